@@ -7,13 +7,18 @@ for the rest of an incomplete last line, and skip one that was cut off by a full
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 from observability.line_file import LineFile, read_lines
+from observability.uptime import BOOT, uptime
+
+NOW: Final = math.nan
+"""As the time of an event: when it is made."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,10 +27,20 @@ class Event:
 
     Attributes:
         time: Unix time.
+        uptime: seconds since the machine started, which nobody sets as they do the wall clock; None in older logs, where it is not known,
+            and for an event that is given its time alone.
+        boot: identifies that start; empty without uptime.
     """
 
     kind: ClassVar[str] = ""
-    time: float = field(default_factory=time.time)
+    time: float = NOW
+    uptime: float | None = None
+    boot: str = ""
+
+    def __post_init__(self) -> None:
+        if math.isnan(self.time):
+            for name, value in (("time", time.time()), ("uptime", uptime()), ("boot", BOOT)):
+                object.__setattr__(self, name, value)  # frozen
 
 
 E = TypeVar("E", bound=Event)
@@ -34,7 +49,10 @@ _to_json = json.JSONEncoder(separators=(",", ":")).encode
 
 def encode(event: Event) -> str:
     """Encode an event as one line of JSON without a newline. NaN and infinity become `NaN` and `Infinity`, Python's extension of JSON."""
-    return _to_json({"kind": event.kind, **vars(event)})
+    values = {"kind": event.kind, **vars(event)}
+    if event.uptime is None:
+        del values["uptime"], values["boot"]
+    return _to_json(values)
 
 
 class Decoder:

@@ -2,7 +2,8 @@
 
 Time in optimizer steps that still count is productive, everything else is a loss with a name (`observability.time_classes`). The ledger
 sweeps over the events and remembers up to when time is accounted. An event gives the time since then to classes, so no second counts twice
-or not at all, and the classes add up to the wall time. The log spans restarts and resumes, and so does the ledger.
+or not at all, and the classes add up to the wall time. The log spans restarts and resumes, and so does the ledger. A wall clock that is set
+between two events of a machine changes nothing, because they have its uptime too (`observability.steady_clock`).
 What the time cost is counted with it, at the price that the driver of that time had (`observability.cost`).
 
 It sees a run as rank 0 does. What rank 0 waits for its peers' gradients when it has its own is communication; an all-reduce that overlaps
@@ -31,11 +32,12 @@ from observability.runlog import (
     WorkersMoved,
 )
 from observability.spent import NOTHING, SECONDS_PER_HOUR, Spent, SpentByClass, StepGroup, net
+from observability.steady_clock import SteadyClock
 from observability.time_classes import CLASSES, LOOP_CLASSES, TimeClass
 
 CLOCK_STEP_SECONDS = 60.0
-"""An event that is older than the accounted time by more was written after the clock was set back. Others are merely late: processes write
-to the log in any order, rank 0 writes its steps in batches, and the clocks of two machines differ."""
+"""An event that is older than the accounted time by more was written after the clock was set back, if it has no uptime. Others are merely
+late: processes write to the log in any order, rank 0 writes its steps in batches, and the clocks of two machines differ."""
 
 _MAX_UNSAVED = 512
 """Groups of steps since the newest checkpoint; the newer half of them has one step each."""
@@ -59,6 +61,7 @@ class GoodputLedger:
         self._repeated: SpentByClass = dict.fromkeys(LOOP_CLASSES, NOTHING)
         self._saved: list[StepGroup] = []
         self._unsaved: list[StepGroup] = []
+        self._clock = SteadyClock()
         self._until: float | None = None
         self._open: TimeClass = "startup"
         self._has_trained = False
@@ -145,6 +148,8 @@ class GoodputLedger:
 
     def add(self, event: Event) -> None:
         """Account the time up to the next event of the log; one that changes nothing here is ignored."""
+        set_by = self._clock.seconds_set(event)
+        event = self._clock.steady(event)
         match event:
             case Step():
                 self._step(event)
@@ -163,15 +168,15 @@ class GoodputLedger:
                 self._count("restart", self._advance(event.time))
                 self._open = "restart"
             case RunStarted():
-                self._start(event)
+                self._start(event, submitted=event.submitted and event.submitted - set_by)
             case RunEnded():
                 self._end_of_driver(event.time, then="idle")
 
-    def _start(self, event: RunStarted) -> None:
+    def _start(self, event: RunStarted, *, submitted: float) -> None:
         self._failure = ""
         waited: TimeClass = "idle"
-        if 0 < event.submitted < event.time and (self._until is None or event.submitted > self._until):
-            self._count("idle", self._advance(event.submitted))
+        if 0 < submitted < event.time and (self._until is None or submitted > self._until):
+            self._count("idle", self._advance(submitted))
             waited = "queue"  # and not if its job has started a driver before
         self._count(waited, self._advance(event.time))
         self._open = self._starting

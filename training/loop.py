@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from torch import nn
 
+from observability.uptime import uptime
 from training.callbacks.callback import Callback, Hooks
 from training.checkpoint.manifest import TrainProgress
 from training.config.schema import LoopSettings
@@ -34,6 +35,7 @@ class StepRecord:
     step: int
     epoch: int
     time: float
+    uptime: float | None
     learning_rate: float
     result: StepResult
     seconds: float
@@ -161,6 +163,7 @@ class Loop:
                 step=step,
                 epoch=progress.epoch,
                 time=time.time(),
+                uptime=uptime(),
                 learning_rate=rate,
                 result=result,
                 seconds=seconds,

@@ -46,7 +46,6 @@ class Cell:
         inject: lets it happen.
         status: exit status of the driver that it happens to, negative for a signal; 0 if that driver goes on to the end.
         repair: what somebody does before the same command resumes the run, if it has ended.
-        clock_set_by: seconds by which the fault sets the wall clock of the run's processes.
         most_lost: steps that may be lost; None for those since the newest checkpoint.
         check: asserts what else this cell has to show, while its machines are there.
         run_on: the machines.
@@ -59,7 +58,6 @@ class Cell:
     inject: Inject
     status: int = 0
     repair: Callable[[FaultedRun], None] = lambda _: None
-    clock_set_by: float = 0.0
     most_lost: int | None = None
     check: Callable[[FaultedRun], None] = lambda _: None
     run_on: Machines = run_here

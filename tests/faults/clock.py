@@ -72,7 +72,6 @@ def _cell(name: str, where: str, seconds: int) -> Cell:
         settings=chosen,
         reference=chosen,
         inject=_set(seconds),
-        clock_set_by=seconds,
         most_lost=0,
         run_on=_run_with_clock,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from observability.goodput import GoodputLedger
@@ -18,6 +18,7 @@ from observability.runlog import (
     read_all,
     select,
 )
+from observability.steady_clock import SteadyClock
 from tests.faults.run import FaultedRun
 from training.callbacks import sample_ledger
 
@@ -46,25 +47,24 @@ class Cost:
     wall: float
 
 
-def prove(run: FaultedRun, *, weights_sha256: str, fault: float, clock_set_by: float = 0.0) -> Cost:
+def prove(run: FaultedRun, *, weights_sha256: str, fault: float) -> Cost:
     """Assert what holds for every run that is over, and measure what its faults cost.
 
     Args:
         run: it has ended well.
         weights_sha256: hash of the weights in which the same run ends without a fault.
         fault: Unix time of the fault.
-        clock_set_by: seconds by which it has set the run's wall clock; the goodput counts those of a clock that was set forward.
 
     Raises:
         AssertionError: the weights differ, a sample was lost or repeated, time is not accounted for, or something is left.
     """
-    events = _as_if_not_set(read_all(run.folder), clock_set_by)
+    events = list(map(SteadyClock().steady, read_all(run.folder)))
     ended = select(events, RunEnded)[-1]
     assert ended.status == "done", ended.message
     assert ended.weights_sha256 == weights_sha256, "the weights differ from those of the uninterrupted run"
     _assert_every_sample_once(run.folder, events)
     ledger = GoodputLedger.of_run(run.folder)
-    seconds = sum(ledger.seconds.values()) - max(0.0, clock_set_by)
+    seconds = sum(ledger.seconds.values())
     assert min(ledger.seconds.values()) >= 0, ledger.seconds
     assert abs(seconds - run.wall) <= TOLERANCE * run.wall, f"classes add up to {seconds} s of {run.wall} s"
     left = run.left_behind()
@@ -77,14 +77,6 @@ def prove(run: FaultedRun, *, weights_sha256: str, fault: float, clock_set_by: f
         goodput=ledger.ratio,
         wall=run.wall,
     )
-
-
-def _as_if_not_set(events: Sequence[Event], seconds: float) -> list[Event]:
-    """Events with the times that they would have if the clock had not been set, which is by much more than the run takes."""
-    first = events[0].time
-    return [
-        replace(one, time=one.time - seconds) if abs(one.time - first) > abs(seconds) / 2 else one for one in events
-    ]
 
 
 def lost_steps(folder: Path) -> int:

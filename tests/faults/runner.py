@@ -37,7 +37,7 @@ def run_cell(cell: Cell) -> Cost:
             ended = run.end()
             assert ended.status == 0, ended.err
         cell.check(run)
-        cost = prove(run, weights_sha256=weights, fault=fault, clock_set_by=cell.clock_set_by)
+        cost = prove(run, weights_sha256=weights, fault=fault)
     assert cell.most_lost is None or cost.lost_steps <= cell.most_lost, f"{cost.lost_steps} steps were lost"
     return cost
 

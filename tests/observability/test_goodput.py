@@ -263,12 +263,36 @@ def test_events_that_come_late_count_nothing_twice() -> None:
 
 
 @pytest.mark.parametrize("jump", [-7200.0, 7200.0])
-def test_a_clock_that_is_set_makes_no_time_negative_and_accounting_goes_on(jump: float) -> None:
+def test_in_an_older_log_a_clock_that_is_set_makes_no_time_negative_and_accounting_goes_on(jump: float) -> None:
     after = [replace(one, time=one.time + jump) for one in steps(3, 52, since=114)]
     taken = seconds_of([*FIRST_START, *steps(1, 2, since=110), *after])
     # The step that the clock was set in is not measured (back), or is and the jump is unexplained time of the loop (forward).
     assert taken["productive"] == pytest.approx(1.2 * (51 if jump < 0 else 52))
     assert sum(taken.values()) == pytest.approx(14 + 98 if jump < 0 else 14 + 100 + jump)
+
+
+def on_machine(events: Sequence[Event], *, set_at: float, seconds: float) -> list[Event]:
+    """Events with the uptime of one machine, whose clock is set once."""
+    return [
+        replace(one, time=one.time + (seconds if one.time > set_at else 0), uptime=one.time + 7000, boot="a")
+        for one in events
+    ]
+
+
+@pytest.mark.parametrize("seconds", [-7200.0, 7200.0])
+@pytest.mark.parametrize("set_at", [101.0, 112.0, 119.0, 128.0, 150.0])
+def test_a_clock_that_is_set_changes_nothing_where_events_have_an_uptime(set_at: float, seconds: float) -> None:
+    """While the run starts, trains, fails, restarts, or is stopped."""
+    after = [failed(125.0), ready(133.0, start_step=2), *steps(3, 4, since=133), evaluated(141.0, at_step=4)]
+    stop = [Phase(time=142.0, name="finish"), RunEnded(time=143.0, status="interrupted", step=4)]
+    again = [replace(started(200.0), submitted=180.0), ready(210.0, start_step=4)]
+    events = [*FIRST_START, *steps(1, 4, since=110), *after, *stop, *again]
+    machine = [
+        replace(one, submitted=one.submitted + seconds) if isinstance(one, RunStarted) and one.submitted else one
+        for one in on_machine(events, set_at=set_at, seconds=seconds)
+    ]
+    assert seconds_of(machine) == seconds_of(events)
+    assert seconds_of(machine)["queue"] == 20.0
 
 
 def test_measured_parts_that_exceed_the_wall_time_share_it() -> None:

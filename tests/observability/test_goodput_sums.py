@@ -103,6 +103,17 @@ def test_the_classes_of_any_run_add_up_to_its_wall_time(events: list[Event]) -> 
     assert folded(events).wall_seconds == pytest.approx(events[-1].time - events[0].time, abs=1e-6)
 
 
+@given(lives(), st.lists(st.integers(-500_000, 500_000).map(lambda number: 2.0 * number), min_size=1))
+def test_a_clock_that_is_set_again_and_again_changes_no_sum_where_events_have_an_uptime(
+    events: list[Event], offsets: list[float]
+) -> None:
+    machine = [
+        replace(event, time=event.time + offsets[index % len(offsets)], uptime=event.time, boot="a")
+        for index, event in enumerate(events)
+    ]
+    assert folded(machine).wall_seconds == pytest.approx(events[-1].time - events[0].time, abs=1e-6)
+
+
 @given(any_events(st.floats(0, 59)))
 def test_events_in_any_order_add_up_to_the_time_that_they_span(events: list[Event]) -> None:
     first = events[0]

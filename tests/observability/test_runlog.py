@@ -134,7 +134,7 @@ def test_a_line_that_a_full_disk_cut_off_is_not_glued_to_the_next_event(tmp_path
 
 def test_the_first_writer_after_a_torn_line_logs_that_events_are_missing(tmp_path: Path) -> None:
     write_run(tmp_path, [Notice(level="info", message="first")])
-    with RunLogWriter(tmp_path) as log, pytest.raises(OSError, match="File too large"), files_up_to(90):
+    with RunLogWriter(tmp_path) as log, pytest.raises(OSError, match="File too large"), files_up_to(140):
         log.write(Notice(level="info", message="lost"))
     for message in ("second", "third"):
         write_run(tmp_path, [Notice(level="info", message=message)])

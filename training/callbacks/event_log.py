@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from observability.objective_metrics import Metric, ObjectiveInfo
 from observability.runlog import CheckpointCommitted, Emit, Evaluated, Notice, Phase, Step, TrainingStarted
+from observability.uptime import BOOT
 from training.callbacks.callback import Callback
 from training.checkpoint.manifest import TrainProgress
 from training.checkpoint.writer import CommittedCheckpoint
@@ -98,6 +99,8 @@ class EventLog(Callback):
         metrics = self._objective.summarize(sums.sums, sums.weight)
         return Step(
             time=step.time,
+            uptime=step.uptime,
+            boot=BOOT,
             step=step.step,
             epoch=step.epoch,
             loss=metrics.pop("loss"),

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from observability.event_log import NOW
 from observability.profiling.analysis import analyse, run_figures
 from observability.profiling.text import describe
 from observability.profiling.window import ProfileFolder
@@ -50,7 +51,7 @@ class Judge:
         if recording.request in self._refused:
             return
         state, text = self._verdict(profile)
-        answer = replace(recording, time=time.time(), state=state, text=text, folder=str(profile.path))
+        answer = replace(recording, time=NOW, state=state, text=text, folder=str(profile.path))
         Answers(self._run_directory).write(answer)
         # A writer of its own, because one serves one thread. A full disk ends the run, and its driver says so.
         with suppress(OSError), RunLogWriter(self._run_directory) as log:
