@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, fields
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 from infra.spec.errors import EXIT_MEANINGS, ExitStatus
 from observability import runlog
-from observability.event_log import Decoder, Event
+from observability.event_log import NOW, Decoder, Event
 from observability.metrics.inventory import INVENTORY, MetricSpec
 from tests.reference.markdown import code, page, section, sentence, table
 from tune import events
+
+_OF_EVERY_EVENT: Final = {one.name for one in fields(Event)}
 
 _ATTRIBUTE: Final = re.compile(r"^(\w+(?:, \w+)*): (.*)$")
 
@@ -52,8 +54,9 @@ def events_page() -> str:
     """The page of the events."""
     return page(
         "Events",
-        "The log of a run and the log of a search are JSON Lines. Each line has `kind`, which names the event, and `time`, the Unix time. "
-        "Readers skip kinds and fields that they do not know. A field without a default is in every event of its kind.",
+        "The log of a run and the log of a search are JSON Lines. Each line has `kind`, which names the event, and the fields of every "
+        "event. Readers skip kinds and fields that they do not know. A field without a default is in every event of its kind.",
+        section("Of every event", _fields(fields(Event), _meanings(Event))),
         section(f"Of a run: `{runlog.FILE_NAME}`", *_events(runlog.decode)),
         section(f"Of a search: `{events.FILE_NAME}`", *_events(events.decode)),
     )
@@ -65,16 +68,14 @@ def _metric(spec: MetricSpec) -> tuple[str, ...]:
 
 def _events(decode: Decoder) -> Iterator[str]:
     for cls in decode.classes:
-        meanings = _meanings(cls)
         summary = inspect.cleandoc(cls.__doc__ or "").partition("\n\n")[0]
-        rows = (
-            (code(one.name), _type(one), _default(one), meanings.get(one.name, ""))
-            for one in fields(cls)
-            if one.name != "time"
-        )
-        yield section(
-            code(cls.kind), " ".join(summary.split()), table(("field", "type", "default", "meaning"), rows), level=3
-        )
+        own = [one for one in fields(cls) if one.name not in _OF_EVERY_EVENT]
+        yield section(code(cls.kind), " ".join(summary.split()), _fields(own, _meanings(cls)), level=3)
+
+
+def _fields(listed: Iterable[Field[Any]], meanings: Mapping[str, str]) -> str:
+    rows = ((code(one.name), _type(one), _default(one), meanings.get(one.name, "")) for one in listed)
+    return table(("field", "type", "default", "meaning"), rows)
 
 
 def _meanings(cls: type[Event]) -> dict[str, str]:
@@ -95,4 +96,6 @@ def _type(one: Field[object]) -> str:
 def _default(one: Field[object]) -> str:
     if one.default_factory is not MISSING:
         return code(one.default_factory())
+    if one.default is NOW:
+        return "now"
     return "" if one.default is MISSING else code(repr(one.default).replace("'", '"'))
