@@ -56,6 +56,8 @@ CONTAINERS: Mapping[str, ContainerResources] = {
     "job-progress": ContainerResources(cpu="20m", memory="192Mi"),
     # The records of the jobs that run, at most 192 KiB each as JSON, and a page of RayJobs of each team.
     "job-recorder": ContainerResources(cpu="20m", memory="384Mi"),
+    # All RayJobs that are elastic, and all Workloads, with their pod templates.
+    "job-sizer": ContainerResources(cpu="20m", memory="384Mi"),
     "grafana": ContainerResources(cpu="100m", memory="512Mi", cpu_limit="2"),
     "grafana-sidecar": ContainerResources(cpu="10m", memory="128Mi"),
     # It lists 50 kinds of resources in each region, service after service.

@@ -171,6 +171,30 @@ TEAM_BUDGETS = "team:dollars:budget1d"
 NO_EVICTION = {f"{LABEL_PREFIX}/eviction": "refused"}
 """Label of pods that a drain must not evict, because their work would be lost; see `platform_charts.objects.disruption`."""
 
+ELASTIC_ANNOTATION = "kueue.x-k8s.io/elastic-job"
+"""Annotation of a RayJob whose number of workers may change while Kueue counts it, if `true` (Kueue 0.19.2, "Elastic workloads")."""
+
+ELASTIC_LABEL = f"{LABEL_PREFIX}/elastic"
+"""Label of the same RayJobs, also `true`, by which they can be selected."""
+
+SIZES_ANNOTATION = f"{LABEL_PREFIX}/worker-pods"
+"""Annotation of an elastic RayJob: the numbers of worker pods that its run can use, ascending, e.g. `1,2,4`."""
+
+SIZING_ANNOTATION = f"{LABEL_PREFIX}/sizing"
+"""Annotation of an elastic RayJob: how many worker pods it has, and what becomes of them; `platform_charts.images.job_sizer` writes it."""
+
+GATE_ANNOTATION = "kueue.x-k8s.io/admission-gated-by"
+"""Annotation of a RayJob that Kueue does not admit while it is there (Kueue 0.19.2, "AdmissionGatedBy"); it can only be removed."""
+
+RETURN_GATE = f"{LABEL_PREFIX}/quota-return"
+"""Its value for a job that waits until elastic jobs have returned quota, which `platform_charts.images.job_sizer` removes."""
+
+RETURN_LABEL = RETURN_GATE
+"""Label of RayJobs that were submitted with that gate, `true`, by which they can be selected."""
+
+JOB_SIZER_ACCOUNT = "job-sizer"
+"""Service account, in the namespace of monitoring, of the program that changes the number of elastic jobs' workers."""
+
 JOB_COLUMNS: Mapping[str, str] = {
     "progress": f"{LABEL_PREFIX}/progress",
     "time left": f"{LABEL_PREFIX}/time-left",

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from infra.spec.cluster_names import (
+    ELASTIC_ANNOTATION,
+    JOB_SIZER_ACCOUNT,
     KUBERAY_NAMESPACE,
     KUEUE_NAMESPACE,
     LAST_SCRAPES_SECONDS,
@@ -45,8 +47,48 @@ class Rule(NamedTuple):
     message: str
 
 
+def _unchanged(field: str, *, apart_from: Sequence[str]) -> str:
+    """CEL: a part of the object is as it was, but for some of its own fields.
+
+    Args:
+        field: path of the part, which both versions of the object have, e.g. `spec`.
+        apart_from: names of fields of the part.
+    """
+    new, old, free = f"dyn(object.{field})", f"dyn(oldObject.{field})", list(apart_from)
+    return (
+        f"{new}.all(key, key in {free} || (key in {old} && {new}[key] == {old}[key])) && "
+        f"{old}.all(key, key in {free} || key in {new})"
+    )
+
+
+def _resized(cluster: str, *, may_change: Sequence[str]) -> str:
+    """CEL: nothing of a Ray cluster with one worker group differs but the size of that group.
+
+    Args:
+        cluster: path of the cluster's spec in the object.
+        may_change: fields of the group that may differ.
+    """
+    groups = f"{cluster}.workerGroupSpecs"
+    return (
+        f"object.{groups}.size() == 1 && oldObject.{groups}.size() == 1 && "
+        f"{_unchanged(cluster, apart_from=['workerGroupSpecs'])} && "
+        f"{_unchanged(f'{groups}[0]', apart_from=may_change)}"
+    )
+
+
+_IS_ELASTIC = f"object.metadata.?annotations[?'{ELASTIC_ANNOTATION}'].orValue('') == 'true'"
+
+_SIZER = f"system:serviceaccount:{MONITORING_NAMESPACE}:{JOB_SIZER_ACCOUNT}"
+"""Who may change the number of an elastic job's workers; see `platform_charts.objects.job_sizer`."""
+
 _JOB_VARIABLES = {
     "isOperator": f"request.userInfo.groups.exists(group, group in {list(_OPERATORS)})",
+    "isElastic": _IS_ELASTIC,
+    "isResized": (
+        f"request.userInfo.username == '{_SIZER}' && variables.isElastic && "
+        f"{_unchanged('spec', apart_from=['rayClusterSpec'])} && "
+        f"{_resized('spec.rayClusterSpec', may_change=['replicas'])}"
+    ),
     "groups": "object.spec.?rayClusterSpec.workerGroupSpecs.orValue([])",
     "pods": (
         "object.spec.?rayClusterSpec.headGroupSpec.template.spec.optMap(head, [head]).orValue([])"
@@ -55,8 +97,6 @@ _JOB_VARIABLES = {
     ),
 }
 
-_ELASTIC = "kueue.x-k8s.io/elastic-job"
-
 JOB_RULES = (
     Rule(
         "!has(object.spec.clusterSelector)",
@@ -64,9 +104,16 @@ JOB_RULES = (
         "pods. Remove it; `ray job submit` sends work to the cluster of a session",
     ),
     Rule(
-        "variables.groups.all(group, group.replicas == group.minReplicas && group.replicas == group.maxReplicas)",
+        "variables.isElastic || variables.groups.all(group, group.replicas == group.minReplicas && "
+        "group.replicas == group.maxReplicas)",
         "replicas, minReplicas and maxReplicas of a worker group must be equal: Kueue counts the first, KubeRay keeps the "
         "number between the others",
+    ),
+    Rule(
+        "!variables.isElastic || (variables.groups.size() == 1 && variables.groups.all(group, 1 <= group.minReplicas && "
+        "group.minReplicas <= group.replicas && group.replicas <= group.maxReplicas && group.?numOfHosts.orValue(1) == 1))",
+        "an elastic job has one worker group with numOfHosts=1 and 1 <= minReplicas <= replicas <= maxReplicas: Kueue counts "
+        "replicas, KubeRay keeps the number between the others",
     ),
     Rule(
         "!object.spec.?rayClusterSpec.enableInTreeAutoscaling.orValue(false)",
@@ -74,9 +121,10 @@ JOB_RULES = (
         "cluster of the team. Set the number of workers",
     ),
     Rule(
-        f"!('{_ELASTIC}' in object.metadata.?annotations.orValue({{}}))",
-        f"the annotation {_ELASTIC} is not allowed: Kueue compares only the numbers of an elastic job's pods with what it "
-        "admitted, not their resources",
+        f"request.operation == 'CREATE' || object.metadata.?annotations[?'{ELASTIC_ANNOTATION}'] == "
+        f"oldObject.metadata.?annotations[?'{ELASTIC_ANNOTATION}']",
+        f"the annotation {ELASTIC_ANNOTATION} of a submitted job cannot be changed: Kueue counts the pods of an elastic job in "
+        "another way. Delete the job and submit it again",
     ),
     Rule(
         f"object.spec.?ttlSecondsAfterFinished.orValue(0) <= {LAST_SCRAPES_SECONDS}",
@@ -103,11 +151,22 @@ JOB_RULES = (
         "ownerReferences are not allowed: Kueue does not queue a job that belongs to an admitted job",
     ),
     Rule(
-        "request.operation == 'CREATE' || variables.isOperator || object.spec == oldObject.spec",
+        "request.operation == 'CREATE' || variables.isOperator || object.spec == oldObject.spec || variables.isResized",
         "the spec of a submitted job cannot be changed: Kueue has counted its pods. Delete the job and submit it again; "
         "`make stop` and `make resume` suspend and resume it",
     ),
 )
+
+CLUSTER_RULES = (
+    Rule(
+        f"{_IS_ELASTIC} && {_resized('spec', may_change=['replicas', 'scaleStrategy'])} && "
+        "object.spec.workerGroupSpecs[0].minReplicas <= object.spec.workerGroupSpecs[0].replicas && "
+        "object.spec.workerGroupSpecs[0].replicas <= object.spec.workerGroupSpecs[0].maxReplicas",
+        "the sizer of elastic jobs changes only how many workers the cluster of an elastic job has, between minReplicas and "
+        "maxReplicas, and which ones leave",
+    ),
+)
+"""For the sizer, which may patch RayClusters. Teams may not, and the operators do not ask for it."""
 
 WORKLOAD_RULES = (
     Rule(
@@ -175,6 +234,13 @@ def admission(settings: StackSettings, release: ReleaseManifest) -> tuple[Manife
             _match("batch", ("cronjobs",), ("CREATE", "UPDATE")),
             CRON_RULES,
             variables=_CRON_PODS,
+        ),
+        *_policy(
+            "team-clusters",
+            release,
+            _match("ray.io", ("rayclusters",), ("UPDATE",)),
+            CLUSTER_RULES,
+            condition=f"request.userInfo.username == '{_SIZER}'",
         ),
         *_policy("team-workloads", release, workloads, WORKLOAD_RULES, condition=others),
         *_policy("team-connections", release, connections, INTERACTIVE_RULES, condition=members),

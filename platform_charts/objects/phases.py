@@ -19,6 +19,7 @@ from platform_charts.objects.gpu_diagnostics import diagnostics_objects
 from platform_charts.objects.image_pull import image_pull_objects
 from platform_charts.objects.job_progress import progress_objects
 from platform_charts.objects.job_recorder import recorder_objects
+from platform_charts.objects.job_sizer import sizer_objects
 from platform_charts.objects.mlflow import mlflow
 from platform_charts.objects.mlflow_pods import Stores
 from platform_charts.objects.monitoring import monitors
@@ -121,6 +122,7 @@ def platform_objects(
             *dashboards(release),
             *progress_objects(release, registry=facts.registry),
             *recorder_objects(settings, release, registry=facts.registry),
+            *sizer_objects(settings, release, registry=facts.registry),
         ),
     }
     if settings.single_sign_on is not None:

@@ -146,6 +146,23 @@ def _prebuilt_workload(manifest: Manifest) -> None:
     manifest["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = "of-the-job-taken"
 
 
+def _elastic(manifest: Manifest) -> None:
+    manifest["metadata"]["annotations"]["kueue.x-k8s.io/elastic-job"] = "true"
+
+
+def _elastic_within_a_range(manifest: Manifest) -> None:
+    _elastic(manifest)
+    _worker_group(manifest).update(replicas=1, minReplicas=1, maxReplicas=4)
+
+
+def _elastic_as_a_slice_of_the_job_taken(manifest: Manifest) -> None:
+    _elastic(manifest)
+    replaced = {"kueue.x-k8s.io/workload-slice-replacement-for": f"{_TEAM}/taken"}
+    name = {"kueue.x-k8s.io/workload-slice-name": "taken"}
+    manifest["metadata"]["annotations"] |= replaced | name
+    _worker_group(manifest)["template"]["metadata"].setdefault("annotations", {}).update(name)
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -161,6 +178,9 @@ def _prebuilt_workload(manifest: Manifest) -> None:
         _gpus_in_the_submitter,
         _slices_of_gpus,
         _prebuilt_workload,
+        _elastic,
+        _elastic_within_a_range,
+        _elastic_as_a_slice_of_the_job_taken,
     ],
 )
 def test_a_job_without_free_quota_gets_no_pods(change: Change, full: Operated) -> None:
@@ -188,10 +208,6 @@ def _no_replicas(manifest: Manifest) -> None:
 
 def _autoscaling(manifest: Manifest) -> None:
     _cluster_spec(manifest)["enableInTreeAutoscaling"] = True
-
-
-def _elastic(manifest: Manifest) -> None:
-    manifest["metadata"]["annotations"]["kueue.x-k8s.io/elastic-job"] = "true"
 
 
 def _cluster_stays_after_the_job(manifest: Manifest) -> None:
@@ -222,7 +238,6 @@ def _chosen_node(manifest: Manifest) -> None:
         (_more_workers_than_counted, "replicas, minReplicas and maxReplicas"),
         (_no_replicas, "replicas, minReplicas and maxReplicas"),
         (_autoscaling, "enableInTreeAutoscaling"),
-        (_elastic, "elastic-job"),
         (_cluster_stays_after_the_job, "ttlSecondsAfterFinished"),
         (_own_deletion, "deletionStrategy"),
         (_worker_that_does_not_end, "terminationGracePeriodSeconds"),

@@ -121,6 +121,7 @@ RECIPES: Mapping[ImageName, Recipe] = {
             "platform_charts/images/node_gate",
             "platform_charts/images/job_progress",
             "platform_charts/images/job_recorder",
+            "platform_charts/images/job_sizer",
             "platform_charts/images/alert_webhook",
             "platform_charts/images/job_schedule",
             "platform_charts/images/data_sync",

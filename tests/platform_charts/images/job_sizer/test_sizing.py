@@ -1,0 +1,148 @@
+"""How many pods elastic jobs should have, for any quota, jobs and claims."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from platform_charts.images.job_sizer.sizing import Claim, Quota, Sized, Target, targets
+
+GPU = ("a10g", "nvidia.com/gpu")
+CPU = ("a10g", "cpu")
+
+
+def sized(
+    name: str, pods: int, *, sizes: Sequence[int] = (1, 2, 4, 8), queue: str = "a", may_grow: bool = True
+) -> Sized:
+    return Sized(name=name, queue=queue, sizes=sizes, pods=pods, needs={GPU: Decimal(1)}, may_grow=may_grow)
+
+
+def claim(name: str, gpus: int, *, queue: str = "a", order: int = 0, flavors: Sequence[str] = ("a10g",)) -> Claim:
+    choice = {flavor: {"nvidia.com/gpu": Decimal(gpus)} for flavor in flavors}
+    return Claim(name=name, queue=queue, order=(order, name), choices=[choice])
+
+
+def quota(a: int, b: int, *, unowned: int = 0, limit: int | None = None) -> Quota:
+    """Of two queues, that own and do not use so many GPUs, and of the cohort."""
+    return Quota(
+        own={"a": {GPU: Decimal(a)}, "b": {GPU: Decimal(b)}},
+        idle={GPU: Decimal(a + b + unowned)},
+        limits={} if limit is None else {"a": {GPU: Decimal(limit)}},
+    )
+
+
+@pytest.mark.parametrize(
+    ("left", "expected"),
+    [
+        pytest.param(quota(0, 0), 1, id="nothing is idle"),
+        pytest.param(quota(1, 0), 2, id="of its own team"),
+        pytest.param(quota(2, 0), 2, id="only to sizes that it can use"),
+        pytest.param(quota(0, 3), 4, id="of another team"),
+        pytest.param(quota(0, 0, unowned=9), 8, id="that nobody owns, at most its largest size"),
+        pytest.param(quota(1, 7, limit=0), 2, id="without what it may not borrow"),
+        pytest.param(quota(3, -2), 2, id="of its own team, as far as nobody has borrowed it"),
+    ],
+)
+def test_a_job_grows_into_what_is_idle(left: Quota, expected: int) -> None:
+    assert targets([sized("grows", 1)], [], left) == {"grows": Target(pods=expected)}
+
+
+def test_a_job_whose_pods_are_not_ready_does_not_grow() -> None:
+    assert targets([sized("starts", 1, may_grow=False)], [], quota(7, 0)) == {"starts": Target(pods=1)}
+
+
+def test_the_older_of_two_jobs_grows_first() -> None:
+    made = targets([sized("old", 1), sized("new", 1)], [], quota(4, 0))
+    assert {name: target.pods for name, target in made.items()} == {"old": 4, "new": 2}
+
+
+def test_a_job_does_not_grow_into_what_a_waiting_job_is_about_to_get() -> None:
+    assert targets([sized("grows", 1)], [claim("waits", 3, queue="b")], quota(0, 4)) == {"grows": Target(pods=2)}
+
+
+def test_a_job_returns_pods_to_a_waiting_job_of_its_queue() -> None:
+    made = targets([sized("returns", 8)], [claim("waits", 3)], quota(0, 0))
+    assert made == {"returns": Target(pods=4, claims=("waits",))}
+
+
+def test_the_youngest_job_returns_pods_first_and_the_next_what_is_missing() -> None:
+    made = targets([sized("old", 4), sized("new", 2)], [claim("waits", 3)], quota(0, 0))
+    assert made == {"old": Target(pods=2, claims=("waits",)), "new": Target(pods=1, claims=("waits",))}
+
+
+def test_no_job_returns_pods_where_they_would_not_be_enough() -> None:
+    assert targets([sized("keeps", 4)], [claim("waits", 5)], quota(0, 0)) == {"keeps": Target(pods=4)}
+
+
+def test_a_job_returns_to_another_queue_no_more_than_it_has_borrowed() -> None:
+    borrowed_two = quota(-2, 2)
+    lent = Quota(own=borrowed_two.own, idle={GPU: Decimal(0)}, limits={})
+    assert targets([sized("keeps", 4, sizes=(1, 2, 4))], [claim("owner", 3, queue="b")], lent) == {
+        "keeps": Target(pods=4)
+    }
+    made = targets([sized("returns", 4, sizes=(1, 2, 4))], [claim("owner", 2, queue="b")], lent)
+    assert made == {"returns": Target(pods=2, claims=("owner",))}
+
+
+def test_resources_of_which_less_is_borrowed_do_not_hold_pods_back() -> None:
+    job = Sized(
+        name="returns", queue="a", sizes=(1, 2, 4), pods=4, needs={GPU: Decimal(1), CPU: Decimal(11)}, may_grow=True
+    )
+    lent = Quota(
+        own={"a": {GPU: Decimal(-2), CPU: Decimal(-18)}, "b": {GPU: Decimal(2), CPU: Decimal(24)}},
+        idle={GPU: Decimal(0), CPU: Decimal(4)},
+        limits={},
+    )
+    wants = Claim(
+        name="owner", queue="b", order=(0, ""), choices=[{"a10g": {"nvidia.com/gpu": Decimal(2), "cpu": Decimal(22)}}]
+    )
+    assert targets([job], [wants], lent) == {"returns": Target(pods=2, claims=("owner",))}
+
+
+def test_a_job_that_may_have_another_group_waits_for_the_one_that_lacks_less() -> None:
+    other = {("t4", "nvidia.com/gpu"): Decimal(4)}
+    left = Quota(own={"a": {GPU: Decimal(0), **other}}, idle={GPU: Decimal(0), **other}, limits={})
+    assert targets([sized("keeps", 4)], [claim("waits", 2, flavors=("a10g", "t4"))], left) == {"keeps": Target(pods=4)}
+
+
+def test_jobs_that_wait_are_served_in_the_order_of_the_queue() -> None:
+    waiting = [claim("later", 2, order=1), claim("first", 4, order=0)]
+    made = targets([sized("returns", 8)], waiting, quota(0, 0))
+    assert made == {"returns": Target(pods=2, claims=("first", "later"))}
+
+
+_JOBS = st.lists(
+    st.builds(
+        lambda queue, pods, more: (queue, pods, more),
+        st.sampled_from(["a", "b"]),
+        st.integers(1, 8),
+        st.booleans(),
+    ),
+    max_size=4,
+)
+_CLAIMS = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(1, 12)), max_size=4)
+
+
+@given(jobs=_JOBS, waiting=_CLAIMS, a=st.integers(0, 8), b=st.integers(0, 8))
+def test_growth_never_exceeds_what_is_idle_and_nobody_goes_below_its_fewest(
+    jobs: list[tuple[str, int, bool]], waiting: list[tuple[str, int]], a: int, b: int
+) -> None:
+    running = [
+        sized(f"job-{index}", pods, sizes=tuple(range(1, 9)), queue=queue, may_grow=more)
+        for index, (queue, pods, more) in enumerate(jobs)
+    ]
+    claims = [claim(f"claim-{index}", gpus, queue=queue, order=index) for index, (queue, gpus) in enumerate(waiting)]
+    used = {queue: sum(job.pods for job in running if job.queue == queue) for queue in ("a", "b")}
+    own = {queue: {GPU: Decimal(most - used[queue])} for queue, most in (("a", a), ("b", b))}
+    idle = max(0, a + b - sum(used.values()))
+    made = targets(running, claims, Quota(own=own, idle={GPU: Decimal(idle)}, limits={}))
+    grown = sum(max(0, made[job.name].pods - job.pods) for job in running)
+    assert grown <= idle
+    assert all(made[job.name].pods >= 1 for job in running)
+    assert all(bool(made[job.name].claims) == (made[job.name].pods < job.pods) for job in running)
+    returned = sum(max(0, job.pods - made[job.name].pods) for job in running)
+    assert returned <= sum(gpus for _queue, gpus in waiting)
