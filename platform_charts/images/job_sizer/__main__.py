@@ -228,7 +228,8 @@ def _with_objects(objects: Objects, job: Object, workloads: Sequence[Object]) ->
     uid, cluster = job["metadata"]["uid"], objects.cluster(job)
     own = [one for one in workloads if one["metadata"].get("labels", {}).get(_UID_LABEL) == uid]
     pods = [] if cluster is None else objects.pods(cluster)
-    return _Elastic(job=job, workloads=own, cluster=cluster, holding=holding_of(job, own, cluster, pods))
+    holding = holding_of(job, own, cluster, pods, now=datetime.now(UTC))
+    return _Elastic(job=job, workloads=own, cluster=cluster, holding=holding)
 
 
 def _do(objects: Objects, one: _Elastic, target: Target | None) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -28,6 +29,9 @@ SIZES = "ray-train-platform/worker-pods"
 GROUP_LABEL = "ray.io/group"
 COUNTED = frozenset({"cpu", "memory", "nvidia.com/gpu"})
 """Resources that have quotas (`platform_charts.objects.shares`)."""
+
+_PATIENCE_SECONDS = 30.0
+"""Kueue admits what fits within a second."""
 
 _OVER = frozenset({"Succeeded", "Failed"})
 
@@ -56,7 +60,9 @@ def quota_of(queues: Iterable[Object], cohorts: Iterable[Object]) -> Quota:
     return Quota(own=own, idle=idle, limits=limits)
 
 
-def holding_of(job: Object, workloads: Sequence[Object], cluster: Object | None, pods: Iterable[Object]) -> Holding:
+def holding_of(
+    job: Object, workloads: Sequence[Object], cluster: Object | None, pods: Iterable[Object], *, now: datetime
+) -> Holding:
     """What an elastic job has.
 
     Args:
@@ -64,6 +70,7 @@ def holding_of(job: Object, workloads: Sequence[Object], cluster: Object | None,
         workloads: those of the job, whatever their state.
         cluster: its RayCluster; None without.
         pods: those of its RayCluster.
+        now: the time, with its zone.
     """
     group = _group(job["spec"]["rayClusterSpec"])
     slice_ = admitted_slice(workloads)
@@ -84,6 +91,12 @@ def holding_of(job: Object, workloads: Sequence[Object], cluster: Object | None,
             if pod["metadata"]["labels"].get(GROUP_LABEL) == group["groupName"]
             and (pod.get("status") or {}).get("phase") not in _OVER
         ],
+        has_waited=any(
+            not _has(one, "QuotaReserved")
+            and not _has(one, "Finished")
+            and (now - datetime.fromisoformat(one["metadata"]["creationTimestamp"])).total_seconds() > _PATIENCE_SECONDS
+            for one in workloads
+        ),
     )
 
 

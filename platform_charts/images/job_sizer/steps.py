@@ -41,6 +41,7 @@ class Holding:
         admitted: worker pods that Kueue has admitted; None while the job is queued.
         cluster: worker pods in the spec of the RayCluster, which KubeRay makes; None before there is one.
         pods: the worker pods.
+        has_waited: Kueue has not admitted for a while what the job asks for.
     """
 
     sizes: Sequence[int]
@@ -48,6 +49,7 @@ class Holding:
     admitted: int | None
     cluster: int | None
     pods: Sequence[WorkerPod]
+    has_waited: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +80,9 @@ def next_step(holding: Holding, target: Target | None) -> Step:
     if target.pods >= admitted:
         more = target.pods > admitted
         text = f"{admitted} of {span}" + (f"; asks for {target.pods}" if more else "")
-        return _step(holding, asked=target.pods, cluster=admitted, text=text)
+        # The figures of the queues may be newer than those of the job: what Kueue admits just now looks as if it did not fit.
+        asked = target.pods if holding.has_waited else max(target.pods, holding.asked)
+        return _step(holding, asked=asked, cluster=admitted, text=text)
     # A pod that ends holds its GPUs, and its quota.
     is_done = len(holding.pods) <= target.pods
     claims, returned = ", ".join(target.claims), admitted - target.pods

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -40,9 +41,11 @@ def test_a_job_gets_its_pods_once_kueue_has_admitted_them() -> None:
     assert step == Step(cluster=4, text="4 of 1-4 worker pods")
 
 
-def test_a_request_that_does_not_fit_any_more_is_taken_back() -> None:
-    step = next_step(holding(4, 1, 1, pods("a")), Target(pods=1))
-    assert step == Step(asked=1, text="1 of 1-4 worker pods")
+def test_a_request_that_kueue_does_not_admit_is_taken_back_after_a_while() -> None:
+    asking = holding(4, 1, 1, pods("a"))
+    text = "1 of 1-4 worker pods"
+    assert next_step(asking, Target(pods=1)) == Step(text=text)
+    assert next_step(replace(asking, has_waited=True), Target(pods=1)) == Step(asked=1, text=text)
 
 
 def test_a_job_that_shrinks_ends_its_newest_pods_and_keeps_its_quota_while_they_end() -> None:
