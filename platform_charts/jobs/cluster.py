@@ -1,4 +1,4 @@
-"""The spec of a job's Ray cluster, whose size is fixed."""
+"""The spec of a job's Ray cluster. Only that of an elastic job changes its size, by `platform_charts.images.job_sizer`."""
 
 from __future__ import annotations
 
@@ -36,13 +36,14 @@ def ray_cluster_spec(workspace: pods.Workspace, placement: Placement, *, driver_
     """
     head = _head(workspace, driver_memory_mib)
     wanted = Wanted(cpus=pods.HEAD_CPUS, memory_gib=head.memory_gib)
-    price = job_usd_per_hour(placement, workspace.target, head=wanted)
+    # The cost of a run is its time times one price, which an elastic job does not have.
+    price = None if placement.sizes else job_usd_per_hour(placement, workspace.target, head=wanted)
     workers = {
         "groupName": WORKER_GROUP,
-        # Equal, because Kueue counts the first, and KubeRay keeps the number between the others.
+        # Equal unless the job is elastic, because Kueue counts the first, and KubeRay keeps the number between the others.
         "replicas": placement.pods,
         "minReplicas": placement.pods,
-        "maxReplicas": placement.pods,
+        "maxReplicas": placement.most_pods,
         "rayStartParams": {
             "num-cpus": str(placement.share.cpus - placement.loader_cpus),
             "object-store-memory": _object_store_bytes(placement.share),

@@ -14,7 +14,7 @@ def network_environment(placement: Placement, *, catalog: Catalog) -> dict[str, 
 
     Gloo gets its interface too: without GPUs the trainer reduces metrics and votes to stop through it.
     """
-    if placement.pods == 1:
+    if placement.most_pods == 1:
         return {}
     if not placement.groups:
         return {"GLOO_SOCKET_IFNAME": _INTERFACE}

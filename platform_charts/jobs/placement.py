@@ -27,12 +27,13 @@ class Placement:
 
     Attributes:
         groups: the GPU node groups that may run them, in the order in which Kueue tries them; none: the head nodes.
-        pods: number of worker pods.
+        pods: number of worker pods; of an elastic job, at first.
         gpus: GPUs of each pod.
         share: CPU and memory of each pod.
         efa: EFA interfaces of each pod; 0 where no group of ranks is in several pods.
         loader_cpus: cores of each pod's share that Ray must not give to ranks.
         left_out: the groups with the GPU model, or of the list, that may not run them, each with the reason.
+        sizes: the numbers of pods that an elastic job may have, ascending, of which `pods` is the first; empty for another job.
     """
 
     groups: tuple[GpuGroupOutput, ...]
@@ -42,6 +43,12 @@ class Placement:
     efa: int
     loader_cpus: int = 0
     left_out: tuple[str, ...] = ()
+    sizes: tuple[int, ...] = ()
+
+    @property
+    def most_pods(self) -> int:
+        """The largest number of worker pods that the job may have."""
+        return self.sizes[-1] if self.sizes else self.pods
 
     @property
     def cache_gib(self) -> int:

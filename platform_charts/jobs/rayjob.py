@@ -5,13 +5,22 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
-from infra.spec.cluster_names import LAST_SCRAPES_SECONDS, RUNS_PATH, SEARCHES_PATH, priority_class
+from infra.spec.cluster_names import (
+    ELASTIC_ANNOTATION,
+    ELASTIC_LABEL,
+    LAST_SCRAPES_SECONDS,
+    RUNS_PATH,
+    SEARCHES_PATH,
+    SIZES_ANNOTATION,
+    priority_class,
+)
 from infra.spec.errors import RefusedError
 from infra.spec.manifest import Manifest, api_object
 from infra.spec.node_labels import GPU_MODEL_LABEL, LABEL_PREFIX
 from platform_charts.jobs.cluster import ray_cluster_spec
 from platform_charts.jobs.code import DeliveredCode, SharedCode, part_maps
-from platform_charts.jobs.placement import Placement, find_team, place_job
+from platform_charts.jobs.elastic_size import place_any_job
+from platform_charts.jobs.placement import Placement, find_team
 from platform_charts.jobs.pods import SETTINGS_FILE, SETTINGS_FOLDER, Workspace, submitter
 from platform_charts.jobs.request import DERIVED_IMAGE_REMEDY, JobKind, JobRequest, Target
 
@@ -58,7 +67,7 @@ def render_job(request: JobRequest, target: Target) -> tuple[Manifest, ...]:
         SettingsError: the request names a team or group that the stack does not have.
         RefusedError: no group is large enough; the message has the numbers. Or the image is in another repository.
     """
-    team, placement = find_team(request.team, target), place_job(request, target)
+    team, placement = find_team(request.team, target), place_any_job(request, target)
     run = (request.run or request.name) if request.kind == "run" or request.resumes else None
     settings_name = f"{request.name}-settings" if request.kind != "run" else None
     parts = part_maps(request.code, f"{request.name}-code") if request.code else {}
@@ -89,10 +98,12 @@ def render_job(request: JobRequest, target: Target) -> tuple[Manifest, ...]:
             PRIORITY_LABEL: priority_class(request.priority),
             **({KIND_LABEL: _SEARCH} if request.kind == "search" else {}),
             **({} if request.gpu_model is None else {GPU_MODEL_LABEL: request.gpu_model}),
+            **({ELASTIC_LABEL: "true"} if placement.sizes else {}),
         },
         annotations={
             KEEP_ANNOTATION: f"{request.keep_days:g}",
             **({} if request.image is None else {IMAGE_ANNOTATION: request.image}),
+            **_elastic(placement),
         },
         spec={
             "entrypoint": shlex.join(_command(request, run, delivered, placement)),
@@ -117,6 +128,13 @@ def _image(request: JobRequest, target: Target) -> str:
             remedy=DERIVED_IMAGE_REMEDY,
         )
     return request.image
+
+
+def _elastic(placement: Placement) -> dict[str, str]:
+    """What makes a job elastic for Kueue, and tells the sizer the numbers of pods that its run can use."""
+    if not placement.sizes:
+        return {}
+    return {ELASTIC_ANNOTATION: "true", SIZES_ANNOTATION: ",".join(map(str, placement.sizes))}
 
 
 def is_command_job(job: Manifest) -> bool:

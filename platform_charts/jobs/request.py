@@ -33,7 +33,8 @@ class JobRequest:
         kind: which program of the image runs.
         team: the team whose namespace, queue and service account it uses.
         settings_yaml: the complete training settings, mounted in the pods as /etc/training/settings.yaml.
-        workers: ranks of the run, or of each trial of a search.
+        workers: ranks of the run, or of each trial of a search; of an elastic run, the most.
+        sizes: the numbers of ranks that an elastic run may have, ascending, of which `workers` is the last; empty for a fixed one.
         gpus_per_worker: 1, or 0 for a run on CPUs, which runs on the head nodes.
         cpus_per_worker: cores of a rank and of its loader processes.
         loader_cpus: those of the loader processes among them, on CPUs; Ray would place another rank on them.
@@ -70,6 +71,7 @@ class JobRequest:
     workers: int
     gpus_per_worker: int
     cpus_per_worker: int
+    sizes: tuple[int, ...] = ()
     loader_cpus: int = 0
     worker_groups: int = 1
     driver_memory_mib: int = 0
@@ -110,6 +112,7 @@ class JobRequest:
         if self.run is not None and not _RUN.fullmatch(self.run):
             raise SettingsError(f"invalid run={self.run!r}: it must match {_RUN.pattern}")
         _check_kind(self)
+        assert not self.sizes or (self.kind == "train" and self.sizes == tuple(sorted({*self.sizes, self.workers})))
         assert self.code is None or self.kind != "session", "a session's code is a shared folder"
         _check_image(self.image)
         if self.command == ():

@@ -55,7 +55,7 @@ def topology(placement: Placement) -> dict[str, str]:
     layers = placement.groups[0].network_layers if placement.groups else 0
     if not layers:
         return {}
-    if placement.pods == 1:
+    if placement.most_pods == 1:
         return {"kueue.x-k8s.io/podset-unconstrained-topology": "true"}
     return {"kueue.x-k8s.io/podset-preferred-topology": network_layer_label(layers)}
 
@@ -74,7 +74,7 @@ def _together(job: str, placement: Placement) -> Manifest:
     and the autoscaler starts their nodes in that zone, because a group has a managed node group per zone. If the zone
     has no capacity, Kueue evicts the job after `READY_TIMEOUT_MINUTES`, and the next attempt is free to use another zone.
     """
-    if placement.pods == 1 or placement.groups[0].network_layers:
+    if placement.most_pods == 1 or placement.groups[0].network_layers:
         return {}
     preferred = [_near(job, layer) for layer in _NEAREST_LAYERS] if placement.efa else []
     return _affinity(required=[_near(job, _ZONE)], preferred=preferred)

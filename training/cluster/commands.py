@@ -19,7 +19,7 @@ from infra.spec.manifest import Manifest, api_object
 from infra.spec.output import writing
 from platform_charts.jobs.capacity_end import lasting_capacity
 from platform_charts.jobs.document import to_yaml
-from platform_charts.jobs.placement import place_job
+from platform_charts.jobs.elastic_size import place_any_job
 from platform_charts.jobs.price import describe_choice
 from platform_charts.jobs.progress import SUBMITTER_CONTAINER
 from platform_charts.jobs.rayjob import is_command_job, is_search, render_job
@@ -269,7 +269,7 @@ def render_request(request: JobRequest, context: ClusterContext) -> tuple[Manife
     target = lasting_capacity(request, context.target, now=datetime.now(UTC))
     manifests = render_job(request, target)
     if request.has_choice:  # on standard error: `job` writes YAML to standard output
-        print(describe_choice(place_job(request, target), target), file=sys.stderr)
+        print(describe_choice(place_any_job(request, target), target), file=sys.stderr)
     return manifests
 
 

@@ -14,6 +14,7 @@ from platform_charts.jobs.pods import SETTINGS_FILE
 from platform_charts.jobs.rayjob import IMAGE_ANNOTATION, KEEP_ANNOTATION, PRIORITY_LABEL
 from platform_charts.jobs.request import JobRequest
 from training.config.load import render
+from training.config.resize import fitting_workers
 from training.config.schema import TrainingSettings
 
 _CHOICE = ("group", "gpu_model", "spot")
@@ -72,13 +73,15 @@ def request_of(
     """
     assert settings.run.name is not None, "for_cluster names the run"
     # A GPU's share of cores includes those of the loaders; without a GPU they are requested here.
+    sizes = _sizes(settings)
     loaders = 0 if settings.scale.gpu else settings.data.loader_workers
     return JobRequest(
         name=settings.run.name,
         kind="train",
         team=team,
         settings_yaml=render(settings),
-        workers=settings.scale.workers,
+        workers=sizes[-1] if sizes else settings.scale.workers,
+        sizes=sizes,
         gpus_per_worker=int(settings.scale.gpu),
         cpus_per_worker=settings.scale.cpus_per_worker + loaders,
         loader_cpus=loaders,
@@ -87,6 +90,15 @@ def request_of(
         code=code,
         **options.given(),
     )
+
+
+def _sizes(settings: TrainingSettings) -> tuple[int, ...]:
+    """The numbers of ranks that an elastic run can have; none if that is only one, or the run is not elastic."""
+    scale = settings.scale
+    if not scale.is_elastic:
+        return ()
+    found = tuple(number for number in fitting_workers(settings) if (scale.min_workers or 1) <= number <= scale.workers)
+    return found if len(found) > 1 else ()
 
 
 def options_of(job: Manifest) -> JobOptions:
@@ -159,9 +171,11 @@ def gpus(job: Manifest) -> int:
 
 
 def describe_size(job: Manifest) -> str:
-    """The size of a job, e.g. `2 worker pods with 16 GPUs`."""
+    """The size of a job, e.g. `2 worker pods with 16 GPUs`; that of an elastic one with what it may grow to."""
     pods, count = worker_pods(job), gpus(job)
-    return f"{pods} worker pod{'s' * (pods != 1)}" + (f" with {count} GPU{'s' * (count != 1)}" if count else " on CPUs")
+    text = f"{pods} worker pod{'s' * (pods != 1)}" + (f" with {count} GPU{'s' * (count != 1)}" if count else " on CPUs")
+    most = sum(group["maxReplicas"] for group in job["spec"]["rayClusterSpec"]["workerGroupSpecs"])
+    return text if most == pods else f"{text}, at most {most} worker pods"
 
 
 def admitted_group(workload: Manifest | None) -> str:

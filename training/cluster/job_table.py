@@ -14,7 +14,7 @@ from observability.quantities import duration
 from platform_charts.jobs.progress import Progress
 from platform_charts.jobs.scheduling import JOB_LABEL
 from training.cluster.job_manifest import admitted_group, gpus, worker_pods
-from training.cluster.objects import POD, RAY_JOB, WORKLOAD, one_line
+from training.cluster.objects import POD, RAY_JOB, WORKLOAD, current_workload, one_line
 from training.cluster.state import Observation, state_of
 from training.cluster.watch import queue_positions
 
@@ -40,17 +40,18 @@ def observe_jobs(api: KubernetesApi, namespace: str) -> list[Observation]:
     jobs = api.items(*RAY_JOB, namespace=namespace)
     workloads = api.items(*WORKLOAD, namespace=namespace)
     positions = queue_positions(api, namespace, workloads)
-    workload_by_job = {
-        owner["uid"]: workload for workload in workloads for owner in workload["metadata"].get("ownerReferences", ())
-    }
+    workloads_by_job: dict[str, list[Manifest]] = defaultdict(list)
+    for workload in workloads:
+        for owner in workload["metadata"].get("ownerReferences", ()):
+            workloads_by_job[owner["uid"]].append(workload)
     pods: dict[str, list[Manifest]] = defaultdict(list)
     for pod in api.items(*POD, namespace=namespace, labels=JOB_LABEL):
         pods[pod["metadata"]["labels"][JOB_LABEL]].append(pod)
     seen = []
     for job in sorted(jobs, key=lambda one: str(one["metadata"]["creationTimestamp"]), reverse=True):
-        workload = workload_by_job.get(job["metadata"]["uid"])
-        position = None if workload is None else positions.get(workload["metadata"]["name"])
-        seen.append(Observation(job=job, workload=workload, position=position, pods=pods[job["metadata"]["name"]]))
+        counts = current_workload(workloads_by_job[job["metadata"]["uid"]])
+        position = None if counts is None else positions.get(counts["metadata"]["name"])
+        seen.append(Observation(job=job, workload=counts, position=position, pods=pods[job["metadata"]["name"]]))
     return seen
 
 

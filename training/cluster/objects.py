@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from infra.spec.cluster_names import KUEUE_API
 from infra.spec.manifest import Manifest
@@ -26,6 +26,20 @@ def conditions(found: Manifest) -> Sequence[Manifest]:
 def has_condition(found: Manifest, kind: str) -> bool:
     """Whether a condition of the object is true."""
     return any(one.get("type") == kind and one.get("status") == "True" for one in conditions(found))
+
+
+def current_workload(workloads: Iterable[Manifest]) -> Manifest | None:
+    """The Workload of a job that counts, of those that Kueue made for it; None if there is none.
+
+    An elastic job has one for each size that it had or asks for: the newest that holds quota counts, or the newest that is not over.
+    """
+
+    def rank(workload: Manifest) -> tuple[bool, bool, str]:
+        is_over = has_condition(workload, "Finished")
+        created = str(workload["metadata"]["creationTimestamp"])
+        return not is_over, has_condition(workload, "QuotaReserved"), created
+
+    return max(workloads, key=rank, default=None)
 
 
 def one_line(text: str, *, longest: int) -> str:

@@ -11,7 +11,7 @@ from infra.spec.manifest import Manifest, api_object
 from platform_charts.jobs.scheduling import JOB_LABEL
 from training.cluster.context import ClusterContext
 from training.cluster.node_room import NodeRoom, room_by_group
-from training.cluster.objects import EVENT, POD, RAY_JOB, WORKLOAD
+from training.cluster.objects import EVENT, POD, RAY_JOB, WORKLOAD, current_workload
 from training.cluster.queue_position import QueuePosition, is_pending, positions_in_summary, positions_in_workloads
 from training.cluster.state import Observation
 
@@ -89,11 +89,10 @@ def watch_of(api: KubernetesApi, context: ClusterContext, name: str) -> JobWatch
 
 
 def workload_of(api: KubernetesApi, job: Manifest) -> Manifest | None:
-    """The Workload that Kueue made for a RayJob; None before there is one."""
+    """The Workload that counts of those that Kueue made for a RayJob; None before there is one."""
     metadata = job["metadata"]
     labels = f"kueue.x-k8s.io/job-uid={metadata['uid']}"
-    found = api.items(*WORKLOAD, namespace=metadata["namespace"], labels=labels)
-    return found[0] if found else None
+    return current_workload(api.items(*WORKLOAD, namespace=metadata["namespace"], labels=labels))
 
 
 def queue_positions(api: KubernetesApi, namespace: str, workloads: Sequence[Manifest]) -> dict[str, QueuePosition]:

@@ -38,6 +38,9 @@ _MOST_CONDITIONS = 12
 _MOST_EVICTIONS = 20
 _MOST_CLUSTERS = 10
 
+_REPLACED = "WorkloadSliceReplaced"
+"""Why a Workload is finished whose elastic job has another size now (Kueue 0.19.2, workload_types.go)."""
+
 
 def new_record(job: Object) -> Record:
     """The record of a RayJob of which nothing but its metadata is known."""
@@ -115,9 +118,11 @@ def with_cluster(record: Record, cluster: Object, *, gone: str = "") -> Record:
 
 
 def with_workload(record: Record, workload: Object) -> Record:
-    """The record after the job's Workload was seen."""
+    """The record after the job's Workload was seen; unchanged by one of another size that an elastic job had before."""
     metadata, status = workload["metadata"], workload.get("status") or {}
     before, conditions = record["workload"], conditions_of(workload)
+    if any(one["reason"] == _REPLACED for one in conditions):
+        return record
     evictions = list(before["evictions"]) if before else []
     for one in conditions:
         if one["type"] == "Evicted" and one["status"] == "True" and one not in evictions:

@@ -45,10 +45,17 @@ def test_settings_of_the_machine_are_replaced() -> None:
     assert (settings.metrics.exporter, settings.metrics.host) == ("ray", "0.0.0.0")  # noqa: S104
 
 
-def test_a_job_of_an_elastic_run_asks_for_the_most_workers_and_may_run_with_fewer() -> None:
-    settings = cluster_settings("scale.workers=2-8")
-    assert (settings.scale.min_workers, settings.scale.workers) == (2, 8)
-    assert request_of(settings, team="research", options=JobOptions()).workers == 8
+@pytest.mark.parametrize(
+    ("workers", "sizes"),
+    [("2-8", (2, 4, 8)), ("5-8", ()), ("4", ()), ("1-2", (1, 2))],
+)
+def test_a_job_of_an_elastic_run_names_the_numbers_of_workers_that_share_its_batch(
+    workers: str, sizes: tuple[int, ...]
+) -> None:
+    settings = cluster_settings(f"scale.workers={workers}", "loop.global_batch=64")
+    request = request_of(settings, team="research", options=JobOptions())
+    assert request.sizes == sizes
+    assert request.workers == (sizes[-1] if sizes else settings.scale.workers)
 
 
 @pytest.mark.parametrize(("written", "on_the_cluster"), [(120, 1800), (3600, 3600)])

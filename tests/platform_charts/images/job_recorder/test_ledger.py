@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from infra.spec.node_labels import CAPACITY_LABEL
+from platform_charts.images.job_recorder.fold import new_record, with_workload
 from platform_charts.images.job_recorder.ledger import stamp
 from platform_charts.images.job_recorder.pods import node_facts
 from tests.platform_charts.images.job_recorder.samples import (
@@ -19,6 +20,12 @@ from tests.platform_charts.images.job_recorder.samples import (
     rayjob,
     workload,
 )
+
+
+def test_a_workload_that_an_elastic_job_had_with_another_size_does_not_replace_its_present_one() -> None:
+    record = with_workload(new_record(rayjob()), workload(condition("Admitted")))
+    replaced = workload(condition("Admitted"), condition("Finished", reason="WorkloadSliceReplaced"))
+    assert with_workload(record, replaced) == record
 
 
 def test_what_is_seen_before_its_job_is_recorded_with_it() -> None:

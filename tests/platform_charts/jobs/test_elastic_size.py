@@ -1,0 +1,101 @@
+"""With how many pods an elastic job starts, how many it may have, and what makes it elastic."""
+
+from __future__ import annotations
+
+import pytest
+
+from infra.spec.cluster_names import PRICE_VARIABLE
+from infra.spec.errors import RefusedError
+from infra.spec.manifest import Manifest
+from platform_charts.jobs.elastic_size import place_elastic_job
+from platform_charts.jobs.placement import Placement
+from platform_charts.jobs.request import JobRequest
+from tests.platform_charts.jobs.targets import group_of, job, rendered, target_of, variables, with_groups, worker_of
+
+A100, G5, L4 = group_of("p4d.24xlarge"), group_of("g5.12xlarge"), group_of("g6.12xlarge", efa_per_node=0)
+
+
+def elastic(*sizes: int, **changes: object) -> JobRequest:
+    return job(workers=sizes[-1], sizes=sizes, **changes)
+
+
+def _shape(placement: Placement) -> tuple[int, int, tuple[int, ...], int]:
+    return placement.pods, placement.gpus, placement.sizes, placement.efa
+
+
+@pytest.mark.parametrize(
+    ("sizes", "shape"),
+    [
+        pytest.param((2, 4, 8), (1, 2, (1, 2, 4), 0), id="parts of a node"),
+        pytest.param((4, 8, 16), (1, 4, (1, 2, 4), 0), id="whole nodes"),
+        pytest.param((8, 16), (2, 4, (2, 4), 0), id="several nodes from the start"),
+        pytest.param((2, 3, 4), (1, 2, (1, 2), 0), id="whole pods only"),
+        pytest.param((8, 16, 32), (2, 4, (2, 4), 0), id="as many as the group has nodes for"),
+        pytest.param((8, 12), (2, 4, (2, 3), 0), id="a number that is odd in nodes"),
+    ],
+)
+def test_a_pod_holds_the_ranks_that_it_would_hold_in_a_job_with_the_fewest(
+    sizes: tuple[int, ...], shape: tuple[int, int, tuple[int, ...], int]
+) -> None:
+    assert _shape(place_elastic_job(elastic(*sizes), with_groups(L4))) == shape
+
+
+def test_a_job_of_which_one_size_is_left_is_a_fixed_one() -> None:
+    placement = place_elastic_job(elastic(16, 32), with_groups(L4))
+    assert _shape(placement) == (4, 4, (), 0)
+
+
+def test_pods_of_whole_nodes_have_their_interfaces_although_the_first_one_is_alone() -> None:
+    assert _shape(place_elastic_job(elastic(8, 16, 32), with_groups(A100))) == (1, 8, (1, 2, 4), 4)
+
+
+def test_pods_that_share_a_node_with_one_interface_have_none() -> None:
+    assert _shape(place_elastic_job(elastic(2, 4, 8), with_groups(G5))) == (1, 2, (1, 2, 4), 0)
+
+
+def test_parts_of_nodes_with_several_interfaces_are_refused() -> None:
+    with pytest.raises(RefusedError, match=r"scale\.workers=4-16 .* 4 EFA interfaces") as refused:
+        place_elastic_job(elastic(4, 8, 16), with_groups(A100))
+    assert refused.value.remedy == "use a fewest number of workers that is a multiple of 8"
+
+
+def test_a_group_whose_nodes_kueue_assigns_is_refused() -> None:
+    group = group_of("p4d.24xlarge", network_layers=3)
+    with pytest.raises(RefusedError, match="Kueue chooses the nodes"):
+        place_elastic_job(elastic(8, 16), with_groups(group))
+
+
+def test_the_group_has_to_be_large_enough_for_the_most() -> None:
+    small = group_of("g5.12xlarge", name="small", max_nodes=1)
+    placement = place_elastic_job(elastic(4, 8), with_groups(small, L4))
+    assert [group.name for group in placement.groups] == [L4.name]
+
+
+def test_a_job_without_gpus_has_a_pod_for_each_rank() -> None:
+    placement = place_elastic_job(elastic(2, 4, gpus_per_worker=0, cpus_per_worker=2), target_of("prod"))
+    assert _shape(placement) == (2, 0, (2, 4), 0)
+
+
+def test_the_job_starts_with_the_fewest_and_says_what_it_may_become() -> None:
+    made = rendered(elastic(2, 4, 8), with_groups(L4))
+    (group,) = made["spec"]["rayClusterSpec"]["workerGroupSpecs"]
+    assert [group[key] for key in ("minReplicas", "replicas", "maxReplicas")] == [1, 1, 4]
+    assert _marks(made) == ("true", "1,2,4", "true")
+    # The pods may be on several nodes later.
+    assert "podAffinity" in worker_of(made)["affinity"]
+
+
+def test_a_fixed_job_is_not_marked() -> None:
+    assert _marks(rendered(job(workers=4), with_groups(L4))) == (None, None, None)
+
+
+def test_the_cost_of_an_elastic_run_is_not_that_of_its_fewest_workers() -> None:
+    for request, has_price in ((job(workers=4), True), (elastic(2, 4), False)):
+        head = rendered(request, with_groups(L4))["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
+        assert (PRICE_VARIABLE in variables(head["containers"][0])) is has_price
+
+
+def _marks(made: Manifest) -> tuple[str | None, ...]:
+    metadata = made["metadata"]
+    keys = ("kueue.x-k8s.io/elastic-job", "ray-train-platform/worker-pods")
+    return (*map(metadata["annotations"].get, keys), metadata["labels"].get("ray-train-platform/elastic"))
