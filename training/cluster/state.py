@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from infra.spec.cluster_names import RETURN_GATE, SIZING_ANNOTATION
 from infra.spec.manifest import Manifest
 from infra.spec.node_labels import NO_CAPACITY_TAINT
 from platform_charts.jobs.rayjob import ENDED, is_command_job
@@ -136,7 +137,8 @@ def _admitted(status: Manifest, seen: Observation) -> JobState:
     if deployment == "Retrying":
         return JobState(stage="restarting", reason=one_line(status.get("message", ""), longest=_LONGEST_REASON))
     if deployment == "Running" and driver == "RUNNING":
-        return JobState(stage="running")
+        assert seen.job is not None, "state_of has a job"
+        return JobState(stage="running", reason=seen.job["metadata"].get("annotations", {}).get(SIZING_ANNOTATION, ""))
     if deployment == "Running" and driver in _ENDED_DRIVER:
         # KubeRay says that the job runs until the submitter has printed the rest of the log and its pod has ended.
         return JobState(stage="ending")
@@ -231,6 +233,8 @@ def _explained(reason: str) -> str:
     """A reason of Kueue's with what it means for the team."""
     if NO_CAPACITY_TAINT.key in reason:
         return f"{reason}: AWS had no capacity for that group lately; it is tried again within an hour"
+    if RETURN_GATE in reason:
+        return "elastic jobs of other teams are returning GPUs of the team's quota"
     if not _INACTIVE.search(reason):
         return reason
     return f"{reason}: it is held while the platform is updated, or misconfigured; the job starts by itself afterwards"

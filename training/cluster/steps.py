@@ -17,6 +17,7 @@ from training.cluster import job_manifest
 from training.cluster.code_packages import check_derived
 from training.cluster.context import ClusterContext, read_target, team_named
 from training.cluster.job_table import of_readable_teams
+from training.cluster.lent_quota import gated_if_lent
 from training.cluster.objects import RAY_JOB
 from training.cluster.registry import check_images
 from training.cluster.retention import delete_expired
@@ -160,7 +161,8 @@ def submit_job(
     check_images(context.target.outputs, job_manifest.image_of(rendered))
     check_derived(rendered, code, context)
     _delete_expired(api, context)
-    made = submit(api, manifests, env=context.env)
+    ready = gated_if_lent(api, rendered, queue=context.team.name)
+    made = submit(api, [ready if one is rendered else one for one in manifests], env=context.env)
     print(
         f"job {made['metadata']['name']} submitted to queue {context.team.queue} of {context.env}: {job_manifest.describe_size(made)}"
     )

@@ -35,6 +35,9 @@ _NO_TOPOLOGY = "does not support TopologyAwareScheduling"
 """What Kueue says of a group without a topology. If it says nothing else, its last attempt has tried the job's group: the next one
 tries the flavors after it, and reports those only."""
 
+_RETURN_GATE = "ray-train-platform/quota-return"
+"""Gate of a job whose team has lent quota, until `job_sizer` has made elastic jobs return it."""
+
 _DEACTIVATED = "The workload is deactivated"
 """Kueue's message for a Workload that was stopped; `… due to REASON` if Kueue did that (workload_controller.go at v0.19.2)."""
 
@@ -77,6 +80,8 @@ def _pending(workload: Object) -> str | None:
         return None
     lacks, evicted = (_condition(workload, kind) for kind in ("QuotaReserved", "Evicted"))
     message = lacks.get("message", "")
+    if _RETURN_GATE in message:
+        return "elastic jobs of other teams are returning GPUs of the team's quota"
     requested = _OTHER_FLAVOR.sub("", message).removesuffix(", ")
     if not requested.endswith(": "):
         message = with_needs(requested, workload)

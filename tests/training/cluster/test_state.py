@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from infra.spec.manifest import Manifest
 from tests.training.cluster.samples import pod, ray_job, ready_pod, unscheduled_pod, waiting_pod, workload
 from training.cluster.queue_position import QueuePosition
 from training.cluster.state import JobState, Observation, next_state, state_of
@@ -11,6 +12,12 @@ from training.errors import ExitStatus
 
 EXIT = "Job entrypoint command failed with exit code {}, last available logs (truncated to 20,000 chars):\nerror"
 FULL = "couldn't assign flavors to pod set workers: insufficient quota for nvidia.com/gpu in flavor h100"
+
+
+def _sized(text: str) -> Manifest:
+    """An elastic job that runs."""
+    job = ray_job("Running", "RUNNING")
+    return {**job, "metadata": {**job["metadata"], "annotations": {"ray-train-platform/sizing": text}}}
 
 
 @pytest.mark.parametrize(
@@ -45,6 +52,17 @@ FULL = "couldn't assign flavors to pod set workers: insufficient quota for nvidi
         ),
         (Observation(job=ray_job("Running", "PENDING"), pods=[ready_pod("a")]), JobState(stage="starting")),
         (Observation(job=ray_job("Running", "RUNNING")), JobState(stage="running")),
+        (
+            Observation(job=_sized("4 of 1-8 worker pods")),
+            JobState(stage="running", reason="4 of 1-8 worker pods"),
+        ),
+        (
+            Observation(
+                job=ray_job(suspend=True),
+                workload=workload(QuotaReserved="!Admission is gated by: ray-train-platform/quota-return"),
+            ),
+            JobState(stage="queued", reason="elastic jobs of other teams are returning GPUs of the team's quota"),
+        ),
         (Observation(job=ray_job("Running", "SUCCEEDED"), pods=[pod("digits-submitter")]), JobState(stage="ending")),
         (Observation(job=ray_job("Running", "FAILED")), JobState(stage="ending")),
         (Observation(job=ray_job("Running", "STOPPED")), JobState(stage="ending")),

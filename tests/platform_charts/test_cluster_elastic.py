@@ -1,0 +1,209 @@
+"""Elastic jobs with the real API server, KubeRay, Kueue and scheduler; Ray's drivers are fakes.
+
+In the dev environment each of the teams owns one of the two nodes of the group a10g, with 4 GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from infra.spec.cluster_names import JOB_SIZER_ACCOUNT, KUEUE_API, MONITORING_NAMESPACE, SIZING_ANNOTATION
+from infra.spec.manifest import Manifest
+from platform_charts.images.job_sizer.__main__ import Objects, poll
+from platform_charts.jobs.rayjob import render_job
+from platform_charts.jobs.request import JobRequest
+from tests.engines.kubernetes_jobs import is_ready, job
+from tests.engines.kubernetes_operators import Operated
+from tests.training.cluster.team_cluster import wait_until
+from tests.training.cluster.test_cluster_queue import admitted, gpus, is_admitted
+from training.cluster import control
+from training.cluster.lent_quota import gated_if_lent
+from training.cluster.submission import submit
+
+SIZER = f"system:serviceaccount:{MONITORING_NAMESPACE}:{JOB_SIZER_ACCOUNT}"
+TEAM = "research"
+_SECONDS = 60
+
+
+@pytest.fixture
+def objects(queued: Operated) -> Objects:
+    """The cluster as the sizer's account sees it, with the role of the environment's own objects."""
+    return Objects(queued.plane.client(SIZER), namespaces=["platform", TEAM])
+
+
+def elastic(name: str, sizes: tuple[int, ...], **fields: object) -> JobRequest:
+    """An elastic job on GPUs of the group, with a pod for each of the fewest ranks."""
+    return job(name, team=TEAM, group="a10g", workers=sizes[-1], sizes=sizes, **fields)
+
+
+def running(queued: Operated, request: JobRequest) -> Manifest:
+    """Submit a job and wait until its driver runs."""
+    made = admitted(queued, request)
+    queued.dashboards.say(request.name, "RUNNING")
+    queued.await_state(made, lambda state: state.stage == "running", what="running")
+    return made
+
+
+def submitted_by_command(queued: Operated, request: JobRequest) -> Manifest:
+    """Submit a job as `make train` does."""
+    api, team = queued.api(request.team), request.team
+    manifests = render_job(request, queued.environment.target)
+    ready = [gated_if_lent(api, one, queue=team) if one["kind"] == "RayJob" else one for one in manifests]
+    return submit(api, ready, env="dev")
+
+
+def slices(queued: Operated, made: Manifest) -> list[tuple[int, str]]:
+    """The Workloads of a job, the oldest first: worker pods and state."""
+    found = queued.cluster.items(
+        KUEUE_API, "Workload", namespace=TEAM, labels=f"kueue.x-k8s.io/job-uid={made['metadata']['uid']}"
+    )
+    ordered = sorted(found, key=lambda one: str(one["metadata"]["creationTimestamp"]))
+    return [(_workers(one), _state(one)) for one in ordered]
+
+
+def _workers(workload: Manifest) -> int:
+    (count,) = [one["count"] for one in workload["spec"]["podSets"] if one["name"] == "workers"]
+    assert isinstance(count, int)
+    return count
+
+
+def _state(workload: Manifest) -> str:
+    conditions = {one["type"]: one["status"] for one in workload.get("status", {}).get("conditions", ())}
+    return next((kind for kind in ("Finished", "Evicted", "Admitted") if conditions.get(kind) == "True"), "Pending")
+
+
+def workers(queued: Operated, made: Manifest) -> list[Manifest]:
+    return queued.pods(made, labels="ray.io/node-type=worker")
+
+
+def polled(queued: Operated, objects: Objects, is_so: Callable[[], bool]) -> list[str]:
+    """Poll until something holds; returns what the sizer logged."""
+    lines: list[str] = []
+
+    def holds() -> bool:
+        lines.extend(poll(objects))
+        return is_so()
+
+    wait_until(holds, seconds=_SECONDS)
+    return lines
+
+
+def _created(pod: Manifest) -> str:
+    return str(pod["metadata"]["creationTimestamp"])
+
+
+def text(queued: Operated, made: Manifest) -> str:
+    found = queued.cluster.read(made)
+    assert found is not None
+    return str(found["metadata"]["annotations"].get(SIZING_ANNOTATION, ""))
+
+
+def _all_run(queued: Operated, made: Manifest) -> bool:
+    found = workers(queued, made)
+    return bool(found) and all(map(is_ready, found))
+
+
+def _all_ready(queued: Operated, made: Manifest, count: int) -> bool:
+    found = workers(queued, made)
+    return len(found) == count and all(map(is_ready, found))
+
+
+def test_an_elastic_job_starts_with_its_fewest_workers_and_grows_into_the_idle_quota_of_its_team(
+    queued: Operated, objects: Objects
+) -> None:
+    made = running(queued, elastic("grows", (1, 2, 4)))
+    assert len(workers(queued, made)) == 1
+    assert slices(queued, made) == [(1, "Admitted")]
+    lines = polled(queued, objects, lambda: _all_ready(queued, made, 4))
+    assert lines == ["research/grows: 1 of 1-4 worker pods; asks for 4", "research/grows: 4 of 1-4 worker pods"]
+    assert slices(queued, made) == [(1, "Finished"), (4, "Admitted")]
+    assert poll(objects) == []
+    assert text(queued, made) == "4 of 1-4 worker pods"
+
+
+def test_an_elastic_job_returns_workers_to_a_job_of_its_team_that_waits(queued: Operated, objects: Objects) -> None:
+    admitted(queued, gpus("others", "platform", 4))
+    made = running(queued, elastic("returns", (1, 2, 4)))
+    polled(queued, objects, lambda: _all_ready(queued, made, 4))
+    oldest = {pod["metadata"]["name"] for pod in sorted(workers(queued, made), key=_created)[:1]}
+    waiting = queued.submit(gpus("waiting", TEAM, 2))
+    lines = polled(queued, objects, lambda: is_admitted(queued.look(waiting)))
+    assert [line.partition("; ")[2] for line in lines] == [
+        "returns 2 to research/waiting",
+        "returned 2 to research/waiting",
+    ]
+    assert oldest <= {pod["metadata"]["name"] for pod in workers(queued, made)}
+    assert slices(queued, made) == [(1, "Finished"), (2, "Admitted")]
+    assert _all_ready(queued, made, 2)
+    found = queued.cluster.read(made)
+    assert found is not None
+    assert not found["spec"].get("suspend", False)
+    assert queued.look(made).stage == "running"
+
+
+def test_an_elastic_job_returns_what_it_borrowed_when_the_owner_wants_it_and_is_not_preempted(
+    queued: Operated, objects: Objects
+) -> None:
+    made = running(queued, elastic("borrows", (1, 2, 4, 8)))
+    polled(queued, objects, lambda: _all_ready(queued, made, 8))
+    before = {pod["metadata"]["name"] for pod in workers(queued, made)}
+    owner = submitted_by_command(queued, gpus("owner", "platform", 4))
+    state = queued.await_state(owner, lambda state: bool(state.reason), what="waiting")
+    assert state.reason == "elastic jobs of other teams are returning GPUs of the team's quota"
+    lines = polled(queued, objects, lambda: is_admitted(queued.look(owner)))
+    assert lines == [
+        "research/borrows: 8 of 1-8 worker pods; returns 4 to platform/owner",
+        "research/borrows: 4 of 1-8 worker pods; returned 4 to platform/owner",
+        "platform/owner: may be admitted",
+    ]
+    wait_until(lambda: _all_run(queued, owner), seconds=_SECONDS)
+    assert {pod["metadata"]["name"] for pod in workers(queued, made)} < before
+    assert slices(queued, made) == [(1, "Finished"), (4, "Admitted")]
+    state = queued.look(made)
+    assert (state.stage, state.reason) == ("running", "4 of 1-8 worker pods")
+
+
+def test_an_elastic_job_that_is_preempted_is_admitted_again_with_its_fewest_workers(
+    queued: Operated, objects: Objects
+) -> None:
+    """A job that was not submitted by a command of the team, or is resumed, has no gate."""
+    made = running(queued, elastic("preempted", (1, 2, 4, 8)))
+    polled(queued, objects, lambda: _all_ready(queued, made, 8))
+    owner = queued.submit(gpus("owner", "platform", 4))
+    polled(queued, objects, lambda: is_admitted(queued.look(owner)) and _all_ready(queued, made, 1))
+    assert [count for count, state in slices(queued, made) if state == "Admitted"] == [1]
+
+
+def test_a_stopped_elastic_job_resumes_with_its_fewest_workers(queued: Operated, objects: Objects) -> None:
+    made = running(queued, elastic("stops", (1, 2, 4)))
+    polled(queued, objects, lambda: _all_ready(queued, made, 4))
+    control.stop(queued.api(TEAM), made)
+    polled(queued, objects, lambda: queued.look(made).stage == "stopped" and poll(objects) == [])
+    control.reactivate(queued.api(TEAM), made)
+    wait_until(lambda: _all_ready(queued, made, 1), seconds=_SECONDS)
+    polled(queued, objects, lambda: _all_ready(queued, made, 4))
+
+
+def test_an_elastic_job_that_kueue_leaves_running_without_quota_keeps_its_fewest_workers(
+    queued: Operated, objects: Objects
+) -> None:
+    """Kueue finishes an evicted Workload while a larger one of the job is pending, and does not suspend the job."""
+    admitted(queued, gpus("rest", TEAM, 2))
+    made = running(queued, elastic("left", (1, 2, 4, 8)))
+    polled(queued, objects, lambda: _all_ready(queued, made, 4))
+    objects.resize_job(_read(queued, made), 8)
+    wait_until(lambda: slices(queued, made)[-1] == (8, "Pending"), seconds=_SECONDS)
+    owner = queued.submit(gpus("owner", "platform", 4))
+    wait_until(lambda: not any(state == "Admitted" for _count, state in slices(queued, made)), seconds=_SECONDS)
+    lines = polled(queued, objects, lambda: _all_ready(queued, made, 2) and slices(queued, made)[-1] == (2, "Admitted"))
+    assert lines[0] == "research/left: waits for 1 of 1-8 worker pods"
+    assert is_admitted(queued.look(owner))
+    assert not _read(queued, made)["spec"].get("suspend", False)
+
+
+def _read(queued: Operated, made: Manifest) -> Manifest:
+    found = queued.cluster.read(made)
+    assert found is not None
+    return found
