@@ -216,7 +216,7 @@ def poll(objects: Objects) -> list[str]:
         },
         elastic=[one.job["metadata"]["uid"] for one in found if one.holding.admitted is not None],
     )
-    quota = quota_of(objects.of_cluster("clusterqueues"), objects.of_cluster("cohorts"))
+    quota = quota_of(objects.of_cluster("clusterqueues"), objects.of_cluster("cohorts"), workloads)
     wanted = targets(sized, claims, quota)
     lines = [_do(objects, one, wanted.get(name_of(one.job))) for one in found]
     awaited = {name for target in wanted.values() for name in target.claims}

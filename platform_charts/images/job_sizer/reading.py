@@ -36,8 +36,17 @@ _PATIENCE_SECONDS = 30.0
 _OVER = frozenset({"Succeeded", "Failed"})
 
 
-def quota_of(queues: Iterable[Object], cohorts: Iterable[Object]) -> Quota:
-    """The quota of the cohort that all queues share, and what they have reserved of it."""
+def quota_of(queues: Iterable[Object], cohorts: Iterable[Object], workloads: Iterable[Object]) -> Quota:
+    """The quota of the cohort that all queues share, and what Workloads hold of it.
+
+    The status of a queue has that as well, later: a job that was just admitted would neither wait nor count.
+    """
+    used: dict[str, dict[Key, Decimal]] = defaultdict(lambda: defaultdict(Decimal))
+    for workload in workloads:
+        if _has(workload, "QuotaReserved") and not _has(workload, "Finished") and "admission" in workload["status"]:
+            admission = workload["status"]["admission"]
+            for key, amount in _held(workload).items():
+                used[admission["clusterQueue"]][key] += amount
     own: dict[str, dict[Key, Decimal]] = {}
     limits: dict[str, dict[Key, Decimal]] = {}
     idle: dict[Key, Decimal] = defaultdict(Decimal)
@@ -46,14 +55,9 @@ def quota_of(queues: Iterable[Object], cohorts: Iterable[Object]) -> Quota:
             idle[key] += parse_quantity(resource["nominalQuota"])
     for queue in queues:
         name = queue["metadata"]["name"]
-        used = {
-            (flavor["name"], one["name"]): parse_quantity(one.get("total", "0"))
-            for flavor in (queue.get("status") or {}).get("flavorsReservation", ())
-            for one in flavor["resources"]
-        }
         own[name], limits[name] = {}, {}
         for key, resource in _quotas(queue):
-            own[name][key] = parse_quantity(resource["nominalQuota"]) - used.get(key, Decimal(0))
+            own[name][key] = parse_quantity(resource["nominalQuota"]) - used[name][key]
             idle[key] += own[name][key]
             if "borrowingLimit" in resource:
                 limits[name][key] = parse_quantity(resource["borrowingLimit"])
@@ -251,6 +255,19 @@ def _group(cluster: Object) -> Mapping[str, Any]:
 def _assigned(slice_: Object, group: str) -> Mapping[str, Any]:
     assignments: Sequence[Mapping[str, Any]] = slice_["status"]["admission"]["podSetAssignments"]
     return next(one for one in assignments if one["name"] == group)
+
+
+def _held(workload: Object) -> dict[Key, Decimal]:
+    """What a Workload holds, of every flavor and resource."""
+    held: dict[Key, Decimal] = defaultdict(Decimal)
+    for assigned in workload["status"]["admission"]["podSetAssignments"]:
+        count = assigned.get("count") or 1
+        kept = min(count, _count(workload, assigned["name"]))
+        for resource, flavor in (assigned.get("flavors") or {}).items():
+            held[flavor, resource] += (
+                parse_quantity((assigned.get("resourceUsage") or {}).get(resource, "0")) * kept / count
+            )
+    return dict(held)
 
 
 def _count(slice_: Object, group: str) -> int:
