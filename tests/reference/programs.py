@@ -68,6 +68,7 @@ IMAGES: Final = tuple(
         "job_progress",
         "job_recorder",
         "job_schedule",
+        "job_sizer",
         "mlflow_server",
         "node_gate",
         "sso_proxy",
