@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from infra.spec.cluster_names import (
     GPU_NAMESPACE,
+    JOB_SIZER_ACCOUNT,
     KUBERAY_NAMESPACE,
     KUEUE_NAMESPACE,
     MLFLOW_BACKUP,
@@ -17,6 +18,7 @@ from observability.alerts.model import Alert, Group, Severity
 
 _AVAILABLE = "kube_deployment_status_replicas_available"
 _CONTROLLERS = f"{KUBERAY_NAMESPACE}|{KUEUE_NAMESPACE}|{GPU_NAMESPACE}|kube-system"
+_SIZER = f'{_AVAILABLE}{{namespace="{MONITORING_NAMESPACE}",deployment="{JOB_SIZER_ACCOUNT}"}}'
 _DEPLOYMENT = "{{ $labels.namespace }}/{{ $labels.deployment }}"
 _HEADS = f'up{{job="{MONITORING_NAMESPACE}/ray-heads"}} == 1'
 _RUNNING = 'max by (namespace, name) (kuberay_job_deployment_status{deployment_status="Running"})'
@@ -85,6 +87,14 @@ SERVICES = Group(
             severity=Severity.PAGE,
             summary=f"{_DEPLOYMENT} has {COUNT} pods.",
             action="Running jobs go on, but none is admitted, started or recovered. Look at its pods' events and logs.",
+        ),
+        Alert(
+            name="JobSizerDown",
+            expression=f'min by (namespace, deployment) ({_SIZER}) < 1',
+            wait="5m",
+            severity=Severity.PAGE,
+            summary=f"{_DEPLOYMENT} has {COUNT} pods.",
+            action="Jobs whose team has lent their GPUs are not admitted, and elastic jobs keep their size. Look at its events and log.",
         ),
         Alert(
             name="JobMetricsMissing",

@@ -149,6 +149,7 @@ _SERVICES = Row(
                 "MlflowBackupOld",
                 "MlflowRestoreDrillFailed",
                 "ControllerDown",
+                "JobSizerDown",
             ),
             width=12,
         ),

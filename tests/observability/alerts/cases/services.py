@@ -23,6 +23,7 @@ _BACKED_UP, _BACKUP_CREATED, _BACKUP_SUSPENDED = _cron_job("mlflow-backup")
 _DRILLED, _DRILL_CREATED, _DRILL_SUSPENDED = _cron_job("mlflow-restore-drill")
 
 _MLFLOW, _KUEUE = _pods("mlflow", "mlflow"), _pods("kueue-system", "kueue-controller-manager")
+_SIZER = _pods("monitoring", "job-sizer")
 _JOB = {"namespace": "vision", "name": "first"}
 _RUNNING = series("kuberay_job_deployment_status", **_JOB, deployment_status="Running")
 _HEAD = series("up", job="monitoring/ray-heads", namespace="vision", training_job="first")
@@ -87,6 +88,18 @@ CASES = (
         silent={
             "one of two pods": {_KUEUE: flat(1, 6)},
             "a team's Deployment": {_KUEUE: "", _pods("vision", "demo"): flat(0, 6)},
+        },
+    ),
+    Case(
+        alert="JobSizerDown",
+        at=6,
+        series={_SIZER: flat(0, 6)},
+        labels={"namespace": "monitoring", "deployment": "job-sizer"},
+        summary="monitoring/job-sizer has 0 pods.",
+        silent={
+            "it has its pod": {_SIZER: flat(1, 6)},
+            "a restart of two minutes": {_SIZER: f"{flat(1, 3)} {flat(0, 2)} {flat(1, 1)}"},
+            "another program": {_SIZER: "", _pods("monitoring", "job-recorder"): flat(0, 6)},
         },
     ),
     Case(
