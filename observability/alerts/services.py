@@ -90,7 +90,7 @@ SERVICES = Group(
         ),
         Alert(
             name="JobSizerDown",
-            expression=f'min by (namespace, deployment) ({_SIZER}) < 1',
+            expression=f"min by (namespace, deployment) ({_SIZER}) < 1",
             wait="5m",
             severity=Severity.PAGE,
             summary=f"{_DEPLOYMENT} has {COUNT} pods.",

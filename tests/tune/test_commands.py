@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from tests.test_makefile import command
+from tests.makefile import command
 from tests.tune.sample_search import CODE, NAME, SampleSearch
 from tune.commands import train_command
 
