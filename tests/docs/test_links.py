@@ -33,6 +33,6 @@ def test_links_lead_to_files_and_headings_that_exist(document: Path) -> None:
     assert broken == []
 
 
-@pytest.mark.parametrize("document", ["TROUBLESHOOTING.md", "GPU_OPTIMIZATION.md"])
+@pytest.mark.parametrize("document", ["TROUBLESHOOTING.md", "GPU_OPTIMIZATION.md", "CI.md"])
 def test_the_readme_links_the_document(document: str) -> None:
     assert f"(docs/{document})" in README.read_text(encoding="utf-8")
