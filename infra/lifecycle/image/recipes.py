@@ -57,6 +57,7 @@ _SHARED = (
             "yaml_text",
         )
     ),
+    "infra/spec/variables",
     *(f"infra/packages/{name}.py" for name in ("__init__", "lock", "overlay", "requirements")),
 )
 """Modules of the stack that the trainer imports."""
