@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from infra.spec.cluster_names import MONITORING_NAMESPACE
-from infra.spec.manifest import RESTRICTED_CONTAINER, RESTRICTED_POD, Manifest, api_object, labels
+from infra.spec.manifest import Manifest
 from infra.spec.release import ReleaseManifest
 from infra.spec.settings.stack import StackSettings
-from platform_charts.container_resources import CONTAINERS
-from platform_charts.objects.access import cluster_role, role, rule
-from platform_charts.placement import SYSTEM_NODES
+from platform_charts.objects.access import rule
+from platform_charts.objects.watcher import watcher_objects
 
 _NAME = "job-recorder"
 
@@ -39,52 +37,14 @@ def recorder_objects(settings: StackSettings, release: ReleaseManifest, *, regis
     """
     if not settings.teams:
         return ()
-    common = labels(_NAME, version=release.platform)
-    subject = {"kind": "ServiceAccount", "name": _NAME, "namespace": MONITORING_NAMESPACE}
-    of_teams = (
-        one
-        for team in settings.teams
-        for one in role(
-            _NAME, team.name, _TEAM_RULES, subject, labels=labels(_NAME, version=release.platform, team=team.name)
-        )
+    return watcher_objects(
+        _NAME,
+        [f"--namespace={team.name}" for team in settings.teams],
+        release,
+        registry=registry,
+        rules=_NODE_RULES,
+        teams=settings.teams,
+        team_rules=_TEAM_RULES,
+        grace_seconds=_GRACE_SECONDS,
+        is_single=True,  # two of them would write the same records
     )
-    return (
-        api_object("v1", "ServiceAccount", _NAME, namespace=MONITORING_NAMESPACE, labels=common),
-        *cluster_role(_NAME, _NODE_RULES, (subject,), labels=common),
-        *of_teams,
-        api_object(
-            "apps/v1",
-            "Deployment",
-            _NAME,
-            namespace=MONITORING_NAMESPACE,
-            labels=common,
-            spec=_deployment(settings, release, registry=registry, common=common),
-        ),
-    )
-
-
-def _deployment(
-    settings: StackSettings, release: ReleaseManifest, *, registry: str, common: dict[str, str]
-) -> Manifest:
-    container = {
-        "name": _NAME,
-        "image": release.images["mlflow"].reference(registry),
-        "command": ["python", "-m", "job_recorder"],
-        "args": [f"--namespace={team.name}" for team in settings.teams],
-        "resources": CONTAINERS[_NAME].manifest(),
-        "securityContext": {**RESTRICTED_CONTAINER, "readOnlyRootFilesystem": True},
-    }
-    pod = {
-        "serviceAccountName": _NAME,
-        "nodeSelector": dict(SYSTEM_NODES),
-        "securityContext": dict(RESTRICTED_POD),
-        "terminationGracePeriodSeconds": _GRACE_SECONDS,
-        "containers": [container],
-    }
-    return {
-        "replicas": 1,
-        # Two of them would write the same records.
-        "strategy": {"type": "Recreate"},
-        "selector": {"matchLabels": {"app.kubernetes.io/name": _NAME}},
-        "template": {"metadata": {"labels": dict(common)}, "spec": pod},
-    }
