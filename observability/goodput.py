@@ -148,7 +148,7 @@ class GoodputLedger:
 
     def add(self, event: Event) -> None:
         """Account the time up to the next event of the log; one that changes nothing here is ignored."""
-        set_by = self._clock.seconds_set(event)
+        written = event.time
         event = self._clock.steady(event)
         match event:
             case Step():
@@ -168,7 +168,7 @@ class GoodputLedger:
                 self._count("restart", self._advance(event.time))
                 self._open = "restart"
             case RunStarted():
-                self._start(event, submitted=event.submitted and event.submitted - set_by)
+                self._start(event, submitted=event.submitted and event.submitted - (written - event.time))
             case RunEnded():
                 self._end_of_driver(event.time, then="idle")
 

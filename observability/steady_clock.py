@@ -20,15 +20,15 @@ class SteadyClock:
     def __init__(self) -> None:
         self._starts: dict[str, float] = {}
 
-    def seconds_set(self, event: Event) -> float:
+    def steady(self, event: E) -> E:
+        """The event, with the time that it would have if the clock had not been set."""
+        seconds = self._seconds_set(event)
+        return replace(event, time=event.time - seconds) if seconds else event
+
+    def _seconds_set(self, event: Event) -> float:
         """Seconds by which the clock of the event's machine was set since that machine's first event; 0 if it was not, or nobody knows."""
         if event.uptime is None:
             return 0.0
         start = event.time - event.uptime
         seconds = start - self._starts.setdefault(event.boot, start)
         return seconds if abs(seconds) > _SET_SECONDS else 0.0
-
-    def steady(self, event: E) -> E:
-        """The event, with the time that it would have if the clock had not been set."""
-        seconds = self.seconds_set(event)
-        return replace(event, time=event.time - seconds) if seconds else event

@@ -88,7 +88,7 @@ def table() -> str:
         *(f"1 GB over {nodes} nodes" for nodes in _NODES),
     )
     rows = [columns, ("---",) * len(columns), *map(_row, limits())]
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows).replace(" --- ", "---")
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 def replaced(text: str) -> str:
