@@ -51,6 +51,10 @@ class DriverLog:
         """Start reading."""
         self._thread.start()
 
+    def stop(self) -> None:
+        """Read no further than what is there, because nobody follows the job any more."""
+        self._is_over.set()
+
     def take(self) -> Iterator[str]:
         """The lines that have come since the last call."""
         while True:
@@ -61,7 +65,7 @@ class DriverLog:
 
     def finish(self, *, seconds: float) -> Iterator[str]:
         """The remaining lines, once the job is over; waits up to `seconds` for the submitter's last line."""
-        self._is_over.set()
+        self.stop()
         self._has_all.wait(seconds)
         yield from self.take()
 

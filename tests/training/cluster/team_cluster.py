@@ -121,7 +121,10 @@ class TeamCluster:
             }
             for kind, holds in conditions.items()
         ]
-        self.api.update_status(manifest, {"conditions": written})
+        # One write, as Kueue's: whoever sees that a job is admitted sees what it was given.
+        given = {"clusterQueue": TEAM, "podSetAssignments": [{"name": pods["name"], "count": pods["count"]}]}
+        admission = {"admission": given} if conditions.get("Admitted") else {}
+        self.api.update_status(manifest, {"conditions": written, **admission})
         return str(manifest["metadata"]["name"])
 
     def workload(self, name: str) -> Manifest | None:

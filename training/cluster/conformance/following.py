@@ -154,6 +154,7 @@ def follow_job(
     except PlatformError as error:  # what the job has reported until then holds
         lost = str(error.args[0])
     finally:
+        log.stop()
         view.close()
     return JobEnd(
         state=seen[-1] if seen else None,

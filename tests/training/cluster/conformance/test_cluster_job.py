@@ -60,16 +60,6 @@ def _await_job(team_cluster: TeamCluster) -> str:
     return str(found["metadata"]["name"])
 
 
-def _admit(team_cluster: TeamCluster, name: str) -> None:
-    """Admit the job as Kueue does."""
-    made = team_cluster.queue(name, Admitted=True)
-    workload = team_cluster.workload(name)
-    assert workload is not None
-    sets = [{"name": one["name"], "count": one["count"]} for one in workload["spec"]["podSets"]]
-    status = {**workload["status"], "admission": {"clusterQueue": made, "podSetAssignments": sets}}
-    team_cluster.api.update_status(workload, status)
-
-
 def _submitter(team_cluster: TeamCluster, name: str) -> Manifest:
     labels = {JOB_LABEL: name, "batch.kubernetes.io/job-name": name}
     pod = api_object("v1", "Pod", f"{name}-submitter", namespace=team_cluster.namespace, labels=labels)
@@ -84,7 +74,7 @@ def operated_job(
 
     def operate() -> None:
         name = _await_job(team_cluster)
-        _admit(team_cluster, name)
+        team_cluster.queue(name, Admitted=True)
         with log_of(team_cluster.api, plane, _submitter(team_cluster, name), _output(process)) as kubelet:
             team_cluster.operator_writes(name, jobDeploymentStatus="Running", jobStatus="RUNNING")
             status = _status_of(process)
