@@ -16,6 +16,7 @@ from infra.lifecycle.cli import main
 from infra.lifecycle.sandbox.layout import kubeconfig_in
 from infra.lifecycle.sandbox.node.images import import_image
 from infra.lifecycle.sandbox.services.facts import Services
+from infra.spec.cluster_names import KUEUE_API
 from infra.spec.manifest import Manifest, api_object
 from observability.runlog import RunEnded, Step, read_all, select
 from platform_charts.jobs.scheduling import JOB_LABEL
@@ -27,7 +28,8 @@ from tests.training.cluster.commands import interruptible
 from training.cluster.objects import POD, RAY_JOB, WORKLOAD
 
 NAME = "jobs on real nodes"
-NODES = ("system=1", "heads=2", "a10g=1")
+GPU_GROUP = "a10g"
+NODES = ("system=1", "heads=2", f"{GPU_GROUP}=1")
 """A head and two workers of 4 GiB each need two nodes of the group `heads`."""
 
 PATIENCE = 900.0
@@ -129,12 +131,17 @@ class Job:
 
     def workload(self) -> Manifest:
         """Its Workload."""
-        (found,) = [
+        (found,) = self.workloads()
+        return found
+
+    def workloads(self) -> list[Manifest]:
+        """Its Workloads, of which an elastic job has several, the oldest first."""
+        found = [
             one
             for one in self.sandbox.pods.cluster.items(*WORKLOAD, namespace=self.team)
             if any(owner["name"] == self.name for owner in one["metadata"].get("ownerReferences", []))
         ]
-        return found
+        return sorted(found, key=lambda one: str(one["metadata"]["creationTimestamp"]))
 
 
 @dataclass(frozen=True)
@@ -177,6 +184,23 @@ class NodeCluster:
         finally:
             process.kill()
             process.wait()
+
+    def give(self, team: str, *, gpus: int) -> None:
+        """Set a team's own GPUs of the group that has a real node; what others leave it may borrow."""
+        cluster = self.sandbox.pods.cluster
+        queue = cluster.read(api_object(KUEUE_API, "ClusterQueue", team))
+        assert queue is not None
+        quotas = [
+            resource
+            for group in queue["spec"]["resourceGroups"]
+            for flavor in group["flavors"]
+            if GPU_GROUP in flavor["name"]
+            for resource in flavor["resources"]
+            if resource["name"] == "nvidia.com/gpu"
+        ]
+        for quota in quotas:
+            quota["nominalQuota"] = str(gpus)
+        cluster.patch(queue, {"spec": {"resourceGroups": queue["spec"]["resourceGroups"]}})
 
     def delete(self, *jobs: Job) -> None:
         """Delete jobs, and wait until their pods are gone."""

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import signal
 
-from infra.spec.cluster_names import KUEUE_API
-from infra.spec.manifest import Manifest, api_object
 from observability.runlog import RunStarted, read_all, select
 from tests.training.on_nodes.cluster import HALFWAY, SETTINGS, Job, NodeCluster
 from training.checkpoint.store import committed_steps
 from training.errors import ExitStatus
 
-_GROUP = "a10g"
-
 
 def test_a_preempted_job_saves_waits_and_ends_with_the_same_weights(nodes: NodeCluster, undisturbed: Job) -> None:
     """Each team has one GPU of its own; the first job uses the other's as well, which wants it back."""
     for team in ("research", "platform"):
-        _give(nodes, team, gpus=1)
+        nodes.give(team, gpus=1)
     with nodes.job("borrows", "--num-workers", "2", "--use-gpu", *SETTINGS) as job:
         job.await_step(HALFWAY)
         with nodes.job("reclaims", "--num-workers", "1", "--use-gpu", team="platform") as other:
@@ -71,20 +67,3 @@ def _resumed_without_loss(job: Job) -> bool:
     """Whether the second driver began at the step at which the first one ended."""
     first, last = job.ends[0], job.ends[-1]
     return first.status == "interrupted" and HALFWAY <= first.step < last.step
-
-
-def _give(nodes: NodeCluster, team: str, *, gpus: int) -> None:
-    """Set a team's own GPUs of the group; what others leave it may borrow."""
-    queue = nodes.sandbox.pods.cluster.read(api_object(KUEUE_API, "ClusterQueue", team))
-    assert queue is not None
-    for group in queue["spec"]["resourceGroups"]:
-        for flavor in group["flavors"]:
-            if _GROUP in flavor["name"]:
-                _set(flavor, "nvidia.com/gpu", gpus)
-    nodes.sandbox.pods.cluster.patch(queue, {"spec": {"resourceGroups": queue["spec"]["resourceGroups"]}})
-
-
-def _set(flavor: Manifest, resource: str, quota: int) -> None:
-    for one in flavor["resources"]:
-        if one["name"] == resource:
-            one["nominalQuota"] = str(quota)
