@@ -12,6 +12,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+BASE: list[str] = PROJECT["project"]["dependencies"]
+EXTRAS: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
+GROUPS: dict[str, list[str]] = PROJECT["dependency-groups"]
 LOCKS = sorted(path.name for path in ROOT.glob("requirements*.lock"))
 
 
@@ -32,6 +35,7 @@ def direct(requirements: list[str]) -> Iterator[tuple[str, str]]:
 def test_there_is_a_lock_for_each_kind_of_work() -> None:
     assert LOCKS == [
         "requirements-bootstrap.lock",
+        "requirements-build.lock",
         "requirements-deepspeed.lock",
         "requirements-dev.lock",
         "requirements-infra.lock",
@@ -55,11 +59,12 @@ def test_the_contributors_lock_contains_the_others_at_equal_versions(lock: str) 
 @pytest.mark.parametrize(
     ("lock", "requirements"),
     [
-        ("requirements.lock", PROJECT["project"]["dependencies"]),
-        ("requirements-infra.lock", PROJECT["project"]["optional-dependencies"]["infra"]),
-        ("requirements-dev.lock", PROJECT["project"]["optional-dependencies"]["dev"]),
-        ("requirements-deepspeed.lock", PROJECT["project"]["optional-dependencies"]["deepspeed"]),
-        ("requirements-bootstrap.lock", PROJECT["dependency-groups"]["bootstrap"]),
+        ("requirements.lock", BASE + EXTRAS["train"]),
+        ("requirements-infra.lock", BASE + EXTRAS["cluster"] + GROUPS["infra"]),
+        ("requirements-dev.lock", BASE + EXTRAS["train"] + EXTRAS["cluster"] + GROUPS["infra"] + GROUPS["dev"]),
+        ("requirements-deepspeed.lock", EXTRAS["deepspeed"]),
+        ("requirements-bootstrap.lock", GROUPS["bootstrap"]),
+        ("requirements-build.lock", GROUPS["build"]),
     ],
 )
 def test_every_direct_dependency_is_locked_within_its_range(lock: str, requirements: list[str]) -> None:
@@ -72,6 +77,10 @@ def test_every_direct_dependency_is_locked_within_its_range(lock: str, requireme
             assert tuple(map(int, pinned[name].split(".")[: len(lowest)])) >= lowest
         else:
             assert name in pinned
+
+
+def test_the_wheel_is_built_with_what_is_locked() -> None:
+    assert PROJECT["build-system"]["requires"] == GROUPS["build"]
 
 
 def test_what_is_built_against_torch_adds_to_the_trainers_lock() -> None:

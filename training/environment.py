@@ -20,14 +20,19 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from packaging.requirements import Requirement
+
 from infra.spec.cluster_names import PRICE_VARIABLE
+from infra.spec.yaml_text import read_file
 
 DISTRIBUTION = "ray-train-platform"
 
 SUBMITTED_VARIABLE = "RTP_SUBMITTED"
 """Environment variable of a driver on a cluster: the Unix time at which its job was submitted."""
 
+_EXTRA = "train"
 _ROOT = Path(__file__).resolve().parents[1]
+_RELEASE = _ROOT / "infra" / "spec" / "release.yaml"
 _PROBE_SECONDS = 5.0
 
 
@@ -64,9 +69,12 @@ def dollars_per_hour(variables: Mapping[str, str] = os.environ) -> float | None:
     return None if price is None else float(price)
 
 
+@cache
 def platform_version() -> str:
-    """Version of the platform: that of the checkout if the code runs from one, else of the installed distribution."""
-    return _project()[0]
+    """Version of the platform, of the release manifest; the trainer image lacks that file, and has the version in its metadata."""
+    if _RELEASE.is_file():
+        return str(read_file(_RELEASE).value["platform"])
+    return metadata.version(DISTRIBUTION)
 
 
 def revision(folder: Path) -> dict[str, Any] | None:
@@ -84,20 +92,19 @@ def revision(folder: Path) -> dict[str, Any] | None:
 
 
 @cache
-def _project() -> tuple[str, tuple[str, ...]]:
-    """Version and requirements of the trainer. The pyproject.toml of a checkout or image is authoritative; a wheel has none."""
+def _requirements() -> tuple[Requirement, ...]:
+    """What the trainer needs. The pyproject.toml of a checkout or image is authoritative; a wheel has none."""
     file = _ROOT / "pyproject.toml"
     if file.is_file():
         project = tomllib.loads(file.read_text(encoding="utf-8"))["project"]
-        return str(project["version"]), tuple(project["dependencies"])
-    installed = metadata.requires(DISTRIBUTION) or []
-    return metadata.version(DISTRIBUTION), tuple(line for line in installed if "extra ==" not in line)
+        return tuple(map(Requirement, (*project["dependencies"], *project["optional-dependencies"][_EXTRA])))
+    installed = map(Requirement, metadata.requires(DISTRIBUTION) or [])
+    return tuple(one for one in installed if one.marker is None or one.marker.evaluate({"extra": _EXTRA}))
 
 
 def _packages() -> dict[str, str | None]:
     """Installed versions of the trainer's required packages, by name; None for one that is not installed."""
-    names = [re.split(r"[^\w.-]", requirement, maxsplit=1)[0] for requirement in _project()[1]]
-    return {name: _version(name) for name in sorted(names)}
+    return {name: _version(name) for name in sorted(one.name for one in _requirements())}
 
 
 def _version(name: str) -> str | None:

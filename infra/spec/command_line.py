@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from inspect import get_annotations
 from pathlib import Path
-from types import NoneType, UnionType
+from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Final, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from infra.spec import output
@@ -23,7 +23,9 @@ from infra.spec.errors import ExitStatus, PlatformError
 
 Options = TypeVar("Options")
 _SPEC: Final = "option"
+_CHOSEN: Final = "chosen command"
 _INDENT: Final = "  "
+_GLOBAL_COMPLETION: Final = ".venv/bin/activate-global-python-argcomplete"
 
 
 class _Spec(NamedTuple):
@@ -90,13 +92,42 @@ class CommandLine:
         program: how the program is invoked.
         summary: one-line description.
         variables: description of every environment variable that the commands read, by name.
+        completion: what a shell runs to complete the program's commands.
+        groups: other command lines, by the word that precedes their commands.
     """
 
-    def __init__(self, program: str, summary: str, *, variables: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        program: str,
+        summary: str,
+        *,
+        variables: Mapping[str, str],
+        completion: str = _GLOBAL_COMPLETION,
+        groups: Mapping[str, CommandLine] = MappingProxyType({}),
+    ) -> None:
         self.program = program
         self.summary = summary
-        self._variables = variables
+        self.variables = variables
+        self._completion = completion
+        self._groups = groups
         self._commands: dict[str, Command] = {}
+
+    def script(self, name: str, *, groups: Mapping[str, CommandLine]) -> CommandLine:
+        """A program on PATH with the commands registered so far.
+
+        Args:
+            name: how it is invoked.
+            groups: as of the constructor.
+        """
+        made = CommandLine(
+            name,
+            self.summary,
+            variables={key: text for one in (self, *groups.values()) for key, text in one.variables.items()},
+            completion=f'eval "$(register-python-argcomplete {name.partition(" ")[0]})"',
+            groups={word: group.script(f"{name} {word}", groups={}) for word, group in groups.items()},
+        )
+        made._commands.update(self._commands)
+        return made
 
     def command(self, heading: str) -> Callable[[Callable[[Options], int]], Callable[[Options], int]]:
         """Register a function as a command; name, docstring and parameter type become name, help and options.
@@ -129,12 +160,12 @@ class CommandLine:
 
             argcomplete.autocomplete(parser)
         parsed = vars(parser.parse_args(arguments))
-        command = self._commands[parsed.pop("command")]
+        command: Command = parsed.pop(_CHOSEN)
         values = {name: tuple(value) if isinstance(value, list) else value for name, value in parsed.items()}
         try:
             return command.run(command.options(**values))
         except PlatformError as error:
-            _print_error(error)
+            print_error(error)
             return error.status
         except KeyboardInterrupt:
             return ExitStatus.INTERRUPTED
@@ -149,21 +180,27 @@ class CommandLine:
 
     def parser(self) -> argparse.ArgumentParser:
         """The parser of the whole command line, with a subparser for each command."""
-        parser = argparse.ArgumentParser(
-            prog=self.program,
-            usage="%(prog)s [-h] COMMAND [options]",
-            description=self.summary,
-            epilog="\n".join(self._epilog()),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        commands = parser.add_subparsers(prog=self.program, dest="command", required=True, metavar="COMMAND")
-        commands.help = argparse.SUPPRESS  # the epilog lists them by heading
-        for command in self._commands.values():
-            _add_options(commands.add_parser(command.name, description=command.summary), command.options)
+        parser = argparse.ArgumentParser(prog=self.program)
+        self.add_to(parser)
         return parser
 
+    def add_to(self, parser: argparse.ArgumentParser) -> None:
+        """Add the commands and their description to a parser."""
+        parser.usage = "%(prog)s [-h] COMMAND [options]"
+        parser.description = self.summary
+        parser.epilog = "\n".join(self._epilog())
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        commands = parser.add_subparsers(prog=self.program, required=True, metavar="COMMAND")
+        commands.help = argparse.SUPPRESS  # the epilog lists them by heading
+        for command in self._commands.values():
+            of_command = commands.add_parser(command.name, description=command.summary)
+            of_command.set_defaults(**{_CHOSEN: command})
+            _add_options(of_command, command.options)
+        for word, group in self._groups.items():
+            group.add_to(commands.add_parser(word))
+
     def _epilog(self) -> Iterator[str]:
-        width = max(map(len, (*self._commands, *self._variables)))
+        width = max(map(len, (*self._commands, *self._groups, *self.variables)))
         headings = dict.fromkeys(command.heading for command in self._commands.values())
         for heading in headings:
             yield f"{heading}:"
@@ -171,15 +208,19 @@ class CommandLine:
                 if command.heading == heading:
                     yield f"{_INDENT}{command.name:{width}}{_INDENT}{command.summary}"
             yield ""
+        if self._groups:
+            yield "groups of commands:"
+            yield from (f"{_INDENT}{word:{width}}{_INDENT}{group.summary}" for word, group in self._groups.items())
+            yield ""
         yield "environment variables:"
-        yield from (f"{_INDENT}{name:{width}}{_INDENT}{meaning}" for name, meaning in self._variables.items())
+        yield from (f"{_INDENT}{name:{width}}{_INDENT}{meaning}" for name, meaning in self.variables.items())
         yield ""
         yield f"{self.program} COMMAND --help lists the options of a command."
         yield "Exit status: 0 success, 1 failure, 2 invalid input or settings, 3 refused by a check, 130 interrupted."
-        yield "To enable completion in bash and zsh, run .venv/bin/activate-global-python-argcomplete."
+        yield f"To enable completion in bash and zsh, run {self._completion}."
 
 
-def _print_error(error: PlatformError) -> None:
+def print_error(error: PlatformError) -> None:
     """Print an error after what was printed before it; to nobody if the pipe or the terminal is closed."""
     try:
         sys.stdout.flush()

@@ -129,7 +129,7 @@ class _Survey:
     def questions(self) -> Iterator[Question]:
         """One question per entry, in the order of the file."""
         release = self._release
-        yield lambda: _sourceless(("platform",), release.platform, "the project's own version, pyproject.toml")
+        yield lambda: _sourceless(("platform",), release.platform, "the project's own version")
         yield self._kubernetes
         for ami in release.node_image.releases:
             yield lambda ami=ami: self._node_image(ami)  # type: ignore[misc]  # bound now, not when called

@@ -170,13 +170,6 @@ def _release(stack: Engine, version: str) -> None:
     manifest = root / "infra/spec/release.yaml"
     image = f"1.35.4-2026{version.split('.')[1]:0>2}01"
     images = f"releases: {{AL2023_x86_64_STANDARD: {image}, AL2023_x86_64_NVIDIA: {image}}}"
-    manifest.write_text(re.sub(r"releases: {AL2023.*}", images, manifest.read_text()), encoding="utf-8")
-    for name in ("infra/spec/release.yaml", "pyproject.toml"):
-        file = root / name
-        text = re.sub(
-            r'^((?:platform: |    tag: |version = "))0\.[12]\.0',
-            rf"\g<1>{version}",
-            file.read_text(),
-            flags=re.MULTILINE,
-        )
-        file.write_text(text, encoding="utf-8")
+    text = re.sub(r"releases: {AL2023.*}", images, manifest.read_text())
+    text = re.sub(r"^((?:platform: |    tag: ))0\.[12]\.0", rf"\g<1>{version}", text, flags=re.MULTILINE)
+    manifest.write_text(text, encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 from infra.lifecycle.image.plan import EPOCH, Torch, plan
 from infra.lifecycle.image.recipes import IMAGES, RECIPES, VARIANTS, ImageName
 from infra.lifecycle.image.source import IgnoreRules, Source
+from infra.spec.release import load_release
 from infra.spec.release_rules import ROOT
 from infra.spec.settings.stores import StorageSettings
 from tests.distribution import RAY
@@ -205,10 +207,7 @@ def test_the_program_runs_from_the_copied_files_alone(image: ImageName, command:
     folder = context(image, tmp_path / "context")
     if image == "mlflow":
         shutil.move(folder / "platform_charts/images/mlflow_server", folder / "mlflow_server")
-    [compiling] = dockerfile(image).stages["code"].values("RUN")
-    step = ["sh", "-c", compiling.replace("python3", sys.executable)]
-    epoch = {**os.environ, "SOURCE_DATE_EPOCH": str(EPOCH)}
-    subprocess.run(step, cwd=folder, env=epoch, check=True, capture_output=True)
+    run_code_step(image, folder)
     bare = {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": str(folder),
@@ -220,6 +219,14 @@ def test_the_program_runs_from_the_copied_files_alone(image: ImageName, command:
     )
     assert answer.returncode == 0, answer.stderr
     assert "usage:" in answer.stdout
+
+
+def run_code_step(image: ImageName, folder: Path) -> None:
+    """Do in a folder with the copied code what the image's build does."""
+    [step] = dockerfile(image).stages["code"].values("RUN")
+    arguments = {**os.environ, "SOURCE_DATE_EPOCH": str(EPOCH), "VERSION": load_release().platform}
+    command = ["sh", "-c", step.replace("python3", sys.executable)]
+    subprocess.run(command, cwd=folder, env=arguments, check=True, capture_output=True)
 
 
 def test_an_installer_with_a_wrong_hash_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
@@ -237,9 +244,12 @@ def test_an_installer_with_a_wrong_hash_is_refused_before_it_is_unpacked(tmp_pat
 @pytest.mark.xdist_group(RAY)
 def test_the_trainer_images_files_train_and_search(tmp_path: Path) -> None:
     code = context("trainer", tmp_path / "code")
+    run_code_step("trainer", code)
     one = ["train", "--launcher", "plain", "--num-workers", "1", "--epochs", "1", "--name", "one"]
     run_from(code, ["training", *one, "--set", "run.directory=runs"], tmp_path)
-    assert list((tmp_path / "runs" / "one" / "checkpoints").iterdir())
+    [checkpoint] = (tmp_path / "runs" / "one" / "checkpoints").iterdir()
+    manifest = json.loads((checkpoint / "manifest.json").read_text(encoding="utf-8"))
+    assert manifest["identity"]["platform_version"] == load_release().platform
     small = ["search.trials=1", "search.scheduler={name: none}", "search.directory=searches", "loop.epochs=1"]
     run_from(code, ["tune", "search", "--name", "s", *(part for one in small for part in ("--set", one))], tmp_path)
     assert (tmp_path / "searches" / "s" / "report.html").exists()
