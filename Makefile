@@ -343,6 +343,10 @@ env: ## Create .venv from the lock (every command does this); FOR=dev|infra; WIT
 lock: environment-dev ## Resolve pyproject.toml into the locks; UPGRADE=all or UPGRADE="name name" upgrades
 	@.make/lock $(if $(call is_typed,UPGRADE),$(if $(filter all,$(UPGRADE)),--upgrade,$(call options,UPGRADE,--upgrade-package)))
 
+.PHONY: wheel
+wheel: environment-train ## Build the wheel of the trainer's side, ray-train-platform[train] with the program rtp, into .local/dist; docs/WHEEL.md
+	@.make/wheel
+
 .PHONY: clean
 clean: ## Remove caches and print what was removed; ALL=1 also removes .venv and all of .local (runs, checkpoints, MLflow)
 	@.make/clean $(if $(call is_typed,ALL),all)

@@ -458,7 +458,7 @@ def test_help_lists_every_command() -> None:
     commands += ["release-lock", "prices"]
     commands += ["engines", "sandbox", "sandbox-down"]
     commands += ["bench", "bench-scaling", "bench-faults", "bench-gpu", "bench-fleet", "bench-gate"]
-    commands += ["test", "test-cluster", "faults", "lint", "reference", "env", "lock", "clean", "help"]
+    commands += ["test", "test-cluster", "faults", "lint", "reference", "env", "lock", "wheel", "clean", "help"]
     listed = make()
     assert listed.returncode == 0
     assert [line.split()[0] for line in listed.stdout.splitlines() if line.startswith("  ")] == commands

@@ -10,6 +10,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from infra.packages.derived import image_markers, image_platform, shortcomings
+from infra.packages.lock import trainer_lock
 from infra.packages.requirements import REQUIREMENTS_FILE, missing_packages, read_requirements
 from infra.spec.errors import NoAnswerError, RefusedError
 from infra.spec.manifest import Manifest
@@ -19,8 +20,6 @@ from training.cluster.registry import read_annotations
 from training.code.archive import read_archive
 from training.code.given import files_of
 from training.code.identity import is_archive
-
-_LOCK = Path(__file__).resolve().parents[2] / "requirements.lock"
 
 
 def require_image(code: Path | None, context: ClusterContext, *, image: str | None) -> None:
@@ -77,7 +76,7 @@ def _missing(code: Path | None, context: ClusterContext) -> tuple[Requirement, .
     """What the release's image lacks. An extra of a package that it has is left to the check in the pod."""
     if code is None:
         return ()
-    platform = image_platform(_LOCK)
+    platform = image_platform(trainer_lock())
     with files_of(read_archive(code)) if is_archive(code) else nullcontext(code) as folder:
         requirements = read_requirements(folder, environment=image_markers(context.target.release))
     missing = missing_packages(code, requirements, platform)

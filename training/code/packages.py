@@ -22,8 +22,8 @@ def packages_for(
 ) -> Path | None:
     """The folder with the packages that a code folder needs and this environment lacks, installed if it is not there.
 
-    Its packages are for the end of the import path of every process of the run. Where the platform has no lock, as in the
-    trainer image, nothing is installed, and what is lacking is refused.
+    Its packages are for the end of the import path of every process of the run. Where the platform has no lock beside it, as in
+    the trainer image and in an environment with its wheel, nothing is installed, and what is lacking is refused.
 
     Args:
         folder: the code folder.
@@ -36,7 +36,7 @@ def packages_for(
 
     Raises:
         SettingsError: requirements.txt cannot be read, or contradicts the platform's versions.
-        RefusedError: the packages cannot be installed, or this image lacks them.
+        RefusedError: the packages cannot be installed, or this environment lacks them.
     """
     requirements = read_requirements(folder)
     if not requirements:
@@ -62,8 +62,8 @@ def require_installed(folder: Path) -> None:
     lacking = "".join(f"\n  {line}" for line in unmet(read_requirements(folder), _version, _needs))
     if lacking:
         raise RefusedError(
-            f"this image does not meet {REQUIREMENTS_FILE} of the code:{lacking}",
-            remedy="build an image that does, with make image FROM=folder ENV=…, and name it with IMAGE=…",
+            f"this environment does not meet {REQUIREMENTS_FILE} of the code:{lacking}",
+            remedy="pip install them; for a job, build an image that has them with make image FROM=folder ENV=…, and name it with IMAGE=…",
         )
 
 

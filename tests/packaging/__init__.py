@@ -1,0 +1,1 @@
+"""The wheel of the trainer's side."""
