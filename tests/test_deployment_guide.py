@@ -7,9 +7,7 @@ import re
 import subprocess
 from pathlib import Path
 
-import boto3
 import pytest
-from botocore import xform_name
 
 from infra.spec.release import load_release
 from tests.deployment_guide import ELSEWHERE, IN_THE_ENGINE, ROOT, WITHOUT_ACCOUNT, account_only, commands, covers
@@ -32,18 +30,6 @@ def test_the_tests_run_no_command_that_the_guide_lacks() -> None:
 def test_the_tests_of_a_command_name_it(command: str, file: str) -> None:
     subject = command.split()[1]
     assert re.search(subject.replace("-", "[-_ ]"), (ROOT / file).read_text(encoding="utf-8"))
-
-
-@pytest.mark.parametrize("command", sorted(one for one in account_only() if one.startswith("aws ")))
-def test_the_aws_cli_has_the_command_and_its_options(command: str) -> None:
-    """The AWS CLI makes its commands of the same models as boto3."""
-    _, service, operation, *words = command.split()
-    model = boto3.client(service, region_name="us-east-1").meta
-    name = model.method_to_api_mapping[operation.replace("-", "_")]
-    members = model.service_model.operation_model(name).input_shape.members
-    known = {xform_name(member, "-"): shape.type_name for member, shape in members.items()}
-    for option in (word.removeprefix("--") for word in words if word.startswith("--")):
-        assert option in known or known[option.removeprefix("no-")] == "boolean", option
 
 
 def test_the_commands_without_an_account_do_what_the_guide_says(tmp_path: Path) -> None:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any, get_origin
 
 import pytest
-import yaml
-from pydantic import BaseModel, TypeAdapter
-from pydantic.fields import FieldInfo
 
 from observability.metrics.inventory import INVENTORY
 from tests.docs.make_commands import make_commands, problems_of
+from tests.docs.settings import check_setting
 from training.config.schema import TrainingSettings
 from training.roofline import DOCUMENT, limits, replaced, table
 
@@ -25,23 +22,6 @@ def settings_in(text: str) -> Iterator[tuple[str, str | None]]:
     """The settings that a text names in code, each with the value that it gives it."""
     for code in re.findall(r"`([^`\n]+)`|^ {4}(.+)$", text, flags=re.MULTILINE):
         yield from ((found[1], found[2]) for found in _SETTING.finditer("".join(code)))
-
-
-def check_setting(key: str, value: str | None) -> None:
-    """Fail if the schema has no such setting, or the setting does not accept the value."""
-    section: Any = TrainingSettings
-    field = FieldInfo(annotation=TrainingSettings)
-    for name in key.split("."):
-        if get_origin(section) is dict:
-            return
-        assert isinstance(section, type), f"{key} is below a setting"
-        assert issubclass(section, BaseModel), f"{key} is below a setting"
-        assert name in section.model_fields, f"no setting {key}"
-        field = section.model_fields[name]
-        section = field.annotation
-    if value is not None:
-        accepted: TypeAdapter[object] = TypeAdapter(Annotated[section, field])
-        accepted.validate_python(yaml.safe_load(value))
 
 
 NAMED = sorted(set(settings_in(TEXT)), key=str)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 from infra.spec.release import RELEASE_FILE, load_release
-from infra.spec.release_rules import ROOT
 from infra.spec.yaml_text import KeyPath, Scalar, edited
 from platform_charts.charts.archives import archive_path
+from tests.engines.checkouts import ROOT, commit_all, copy_working_tree
 from tests.platform_charts.charts.archives import charts
 
 _SHA256 = "0a" * 32
@@ -29,30 +27,14 @@ class Checkout:
 
     def __init__(self, root: Path, archives: Mapping[str, bytes]) -> None:
         self.root = root
-        listed = subprocess.run(
-            ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for name in filter(None, listed.split("\0")):
-            target = root / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if (ROOT / name).is_file():
-                shutil.copy2(ROOT / name, target)
-        (root / ".venv").symlink_to(ROOT / ".venv")
+        copy_working_tree(root)
         self._release(archives)
-        for command in (("init", "--quiet"), ("add", "."), ("commit", "--quiet", "--message", "Checkout")):
-            self._git(*command)
+        commit_all(root)
 
     def edit(self, environment: str, changes: Mapping[KeyPath, Scalar]) -> None:
         """Change settings of an environment."""
         file = self.root / "infra" / "environments" / f"{environment}.yaml"
         file.write_text(edited(file.read_text(encoding="utf-8"), changes), encoding="utf-8")
-
-    def _git(self, *command: str) -> None:
-        identity = ("-c", "user.name=test", "-c", "user.email=test@example.com")
-        subprocess.run(["git", "-C", str(self.root), *identity, *command], check=True)
 
     def _release(self, archives: Mapping[str, bytes]) -> None:
         release, changes = load_release(), dict[KeyPath, Scalar]()

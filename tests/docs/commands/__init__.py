@@ -1,0 +1,1 @@
+"""The commands of the documents: where they stand, what they need, and what runs them."""
