@@ -12,7 +12,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 variables := MODEL DATASET OBJECTIVE DATA WORKERS GPU EPOCHS BATCH LR SEED CONFIG LAUNCHER NAME SET RANK DAYS PORT ARGS OUTPUTS RECORDED ENV TEAM GROUP JOB OUT \
   DETACH YES FILE IMAGE VARIANT PUSH FROM TO FROM_PROFILE TO_PROFILE FOR PYTHON TORCH_INDEX TORCH_VERSION UPGRADE COVERAGE ALL DRAIN HOURS \
   SCHEDULE CONCURRENCY ZONE PAUSE GPUS RATE IDLE HEAD JOBS SRC DST DELETE ACCOUNT GPU_MODEL SPOT CODE CMD RESTARTS REAL IMAGES ACCEPT WHAT LONG \
-  CONFIRM UNREACHABLE OWNER TTL MAX_USD KEEP_ON_FAIL PLAN CANARY VERIFY ROLLBACK JSON DRY_RUN REGION STACK BACKUP KEEP REGIONS JUNIT WITH SOAK
+  CONFIRM UNREACHABLE OWNER TTL MAX_USD KEEP_ON_FAIL PLAN CANARY VERIFY ROLLBACK JSON DRY_RUN REGION STACK BACKUP KEEP REGIONS JUNIT WITH SOAK SERVE
 is_typed = $(filter command,$(firstword $(origin $1)))
 typed := $(foreach v,$(.VARIABLES),$(if $(call is_typed,$v),$v))
 ifneq ($(filter-out $(variables),$(typed)),)
@@ -327,6 +327,10 @@ lint: environment-dev ## Check style, formatting, types and import contracts
 	@$(python) -m ruff format --check
 	@$(python) -m mypy
 	@.venv/bin/lint-imports --no-logo --cache-dir .local/cache/import-linter
+
+.PHONY: docs
+docs: environment-dev ## Write the documents as a site to .local/docs-site; SERVE=1 serves it at localhost, PORT=8000, and follows changes
+	@NO_MKDOCS_2_WARNING=1 $(python) -m mkdocs $(if $(call is_typed,SERVE),serve --dev-addr localhost:$(or $(call argument,PORT),8000),build) $(extra)
 
 .PHONY: reference
 reference: environment-dev ## Write docs/REFERENCE.md, its pages and .env.example from the code

@@ -15,7 +15,16 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = {"infra", "platform_charts", "training", "tune", "observability", "tests", "docs"}
-FILES = {"Pulumi.yaml", "Makefile", "README.md", "CONTRIBUTING.md", "LICENSE", "pyproject.toml"}
+FILES = {
+    "Pulumi.yaml",
+    "Makefile",
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "LICENSE",
+    "mkdocs.yml",
+    "pyproject.toml",
+}
 FILE_LIMIT = 500
 FUNCTION_LIMIT = 80
 HEAVY = {"torch", "ray", "mlflow", "numpy", "sklearn", "matplotlib", "pandas", "scipy", "optuna", "pulumi"}

@@ -9,7 +9,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
-DOCUMENTS = [README, *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
@@ -33,6 +36,6 @@ def test_links_lead_to_files_and_headings_that_exist(document: Path) -> None:
     assert broken == []
 
 
-@pytest.mark.parametrize("document", ["TROUBLESHOOTING.md", "GPU_OPTIMIZATION.md", "CI.md"])
+@pytest.mark.parametrize("document", ["TUTORIAL.md", "TROUBLESHOOTING.md", "GPU_OPTIMIZATION.md", "CI.md"])
 def test_the_readme_links_the_document(document: str) -> None:
     assert f"(docs/{document})" in README.read_text(encoding="utf-8")

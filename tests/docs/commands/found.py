@@ -31,7 +31,7 @@ PROGRAMS = (
         "python",
         "ray",
     ),
-    *(".ci/", ".venv/bin/", "cd"),
+    *("tail", "timeout", ".ci/", ".venv/bin/"),
 )
 """What a command begins with; a program that ends in a slash is a folder of programs."""
 

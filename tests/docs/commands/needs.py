@@ -102,10 +102,12 @@ _EXAMPLES = re.compile(r"(^|=)(/data|/nfs|/shared|s3://|my\.yaml|ds_config\.json
 
 
 def parse(text: str, earlier: Sequence[Words] = ()) -> Words:
-    """A command in words; of a pipeline or list, the first command."""
+    """A command in words; of a pipeline, the first one, and of `timeout`, the one that it limits."""
     words = shlex.split(text)
     while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
         words.pop(0)
+    if words[:1] == ["timeout"] and "make" in words:
+        words = words[words.index("make") :]
     program, *arguments = words or [""]
     if program.endswith("python") and arguments[:1] == ["-m"]:
         program, *arguments = arguments[1:]
@@ -175,7 +177,12 @@ def _values(command: Words) -> bool:
 
 
 def _minutes(command: Words) -> bool:
-    return (command.target in _MINUTES and not command.has("CODE")) or command.program.startswith(".ci/")
+    is_long_training = command.variables.get("DATASET") == "python_reference"
+    return (
+        is_long_training
+        or command.program.startswith(".ci/")
+        or (command.target in _MINUTES and not command.has("CODE"))
+    )
 
 
 def _release(command: Words) -> bool:

@@ -28,19 +28,14 @@ _PROGRAMS = {program.module: program for program in (*BENCHMARKS, *TOOLS, *IMAGE
 
 def problems(text: str) -> Iterator[str]:
     """What is wrong with a command."""
-    checks = _of_make if text.startswith("make ") else _of_program
-    yield from [*_syntax(text)] or checks(text)
+    yield from [*_syntax(text)] or _of_words(parse(text), text)
 
 
-def _of_make(text: str) -> Iterator[str]:
-    words = parse(text)
-    yield from [*problems_of(text)] or _options_of_target(words)
-    yield from _settings(words)
-
-
-def _of_program(text: str) -> Iterator[str]:
-    words = parse(text)
-    if module := _module(words.program):
+def _of_words(words: Words, text: str) -> Iterator[str]:
+    if words.program == "make":
+        yield from [*problems_of(shlex.join(["make", *words.arguments]))] or _options_of_target(words)
+        yield from _settings(words)
+    elif module := _module(words.program):
         yield from _options(module, words.arguments)
     elif words.program.startswith((".ci/", ".venv/bin/")) and not (ROOT / words.program).is_file():
         yield f"no file {words.program}"

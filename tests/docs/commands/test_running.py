@@ -33,6 +33,10 @@ class Terminal:
         self._ran = set[str]()
         copy_working_tree(root)
         commit_all(root)
+        self._jupyter = root.parent / "jupyter"
+        self._jupyter.mkdir()
+        # A test may be root, to whom Jupyter does not serve otherwise.
+        (self._jupyter / "jupyter_server_config.json").write_text('{"ServerApp": {"allow_root": true}}')
 
     def run(self, step: Step) -> None:
         """Run a command, unless it has run.
@@ -53,7 +57,7 @@ class Terminal:
         return subprocess.Popen(
             ["bash", "-c", text],
             cwd=self._root,
-            env={**clean, "PATH": path},
+            env={**clean, "PATH": path, "JUPYTER_CONFIG_DIR": str(self._jupyter)},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

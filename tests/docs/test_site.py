@@ -1,0 +1,168 @@
+"""`make docs`: a site of all documents that needs no other server, with a search and links that lead somewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from docs.site.hooks import TOP_LEVEL, indented
+from tests.docs.commands.found import ROOT, contents, documents
+
+LOADED = re.compile(
+    r"""<(?:script|img|iframe|source|audio|video|embed)\b[^>]*\b(?:src|srcset)="?(?:https?:)?//
+    |<link\b(?![^>]*rel="?canonical)[^>]*\bhref="?(?:https?:)?//
+    |url\(\s*['"]?(?:https?:)?//
+    |@import\s+['"](?:https?:)?//""",
+    re.VERBOSE,
+)
+"""What a browser would load from another server."""
+
+OF_SCRIPTS = re.compile(r"""["'`](?:https?:)?//[\w.-]+""")
+NOT_LOADED = {"http://www.w3.org", "https://unpkg.com"}
+"""Namespaces, and where Material's script takes the library of diagrams from; no page has one (`test_no_page_has_a_diagram`)."""
+
+
+def build(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Build the site as `make docs` does, into a folder."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(folder)]
+    return subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site."""
+    folder = tmp_path_factory.mktemp("site")
+    built = build(folder)
+    assert built.returncode == 0, built.stderr
+    assert "WARNING" not in built.stderr
+    return folder
+
+
+def pages(site: Path) -> dict[str, str]:
+    """The pages, by path."""
+    return {str(file.relative_to(site)): file.read_text(encoding="utf-8") for file in site.rglob("*.html")}
+
+
+def test_every_document_is_a_page(site: Path) -> None:
+    reference = {f"reference/{file.stem}.html" for file in (ROOT / "docs" / "reference").glob("*.md")}
+    top = {f"{Path(name).stem}.html" for name in TOP_LEVEL} - {"README.html"}
+    others = {f"{file.stem}.html" for file in documents()} - {"README.html"}
+    assert {*pages(site)} == {"index.html", "404.html", *top, *others, *reference}
+
+
+def test_nothing_is_loaded_from_another_server(site: Path) -> None:
+    styles = {str(file.relative_to(site)): file.read_text(encoding="utf-8") for file in site.rglob("*.css")}
+    assert styles
+    loading = {name: found[0] for name, text in {**pages(site), **styles}.items() if (found := LOADED.search(text))}
+    assert loading == {}
+
+
+def test_scripts_name_no_other_server(site: Path) -> None:
+    scripts = [file.read_text(encoding="utf-8") for file in site.rglob("*.js")]
+    assert scripts
+    named = {found.lstrip("\"'`") for text in scripts for found in OF_SCRIPTS.findall(text)}
+    assert named <= NOT_LOADED
+
+
+def test_no_page_has_a_diagram(site: Path) -> None:
+    assert [name for name, text in pages(site).items() if 'class="mermaid"' in text] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<script src="https://unpkg.com/a.js"></script>',
+        "<img alt=a src=//example.com/a.png>",
+        '<link rel="stylesheet" href="https://fonts.googleapis.com/css">',
+        "a { background: url(https://example.com/a.png) }",
+        '@import "https://example.com/a.css";',
+    ],
+)
+def test_what_a_browser_loads_from_elsewhere_is_found(text: str) -> None:
+    assert LOADED.search(text)
+
+
+def test_a_link_of_the_text_is_not_loaded() -> None:
+    assert not LOADED.search('<a href="https://www.deepspeed.ai">DeepSpeed</a>')
+
+
+def test_the_search_finds_every_page(site: Path) -> None:
+    index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
+    found = {entry["location"].partition("#")[0] for entry in index["docs"]}
+    assert {*pages(site)} - {"404.html"} <= found
+
+
+def test_marks_are_visible(site: Path) -> None:
+    text = (site / "RUNBOOKS.html").read_text(encoding="utf-8")
+    assert "Some of these commands need: an AWS account; " in text
+    marked = {Path(mark.where.partition(":")[0]).stem for mark in contents()[1]} - {"README"}
+    assert [name for name in marked if "Some of these commands need" not in pages(site)[f"{name}.html"]] == []
+
+
+def test_a_broken_link_fails_the_build(tmp_path: Path) -> None:
+    """The configuration is the project's; the documents are one with a broken link."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "index.md").write_text("[there](there.md#part)\n")
+    settings = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[0]
+    settings = re.sub(r"^hooks:\n.*\n|^exclude_docs:.*\n.*\n", "", settings, flags=re.MULTILINE)
+    (tmp_path / "mkdocs.yml").write_text(settings)
+    command = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(tmp_path / "site")]
+    built = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert built.returncode == 1
+    assert "there.md" in built.stderr
+
+
+def test_what_belongs_to_an_item_is_indented_by_four_columns() -> None:
+    text = """Steps:
+1. One:
+
+       make train
+
+   more
+2. Two
+   * inner
+     text
+   * another
+
+after
+
+    make jobs
+"""
+    wanted = """Steps:
+
+1. One:
+
+        make train
+
+    more
+
+2. Two
+    * inner
+        text
+
+    * another
+
+after
+
+    make jobs
+"""
+    assert "\n".join(indented(text.splitlines())) + "\n" == wanted
+
+
+def test_a_fenced_block_of_an_item_moves_as_a_whole() -> None:
+    assert [*indented(["* item", "", "  ```sh", "  a", "    * b", "  ```", "next"])] == [
+        *("* item", "", "    ```sh", "    a", "      * b", "    ```", "next"),
+    ]
