@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from datetime import date
 
 from infra.spec.release import load_release
@@ -16,11 +15,6 @@ KINDS = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
 
 def test_the_newest_version_is_that_of_the_release() -> None:
     assert VERSIONS[0][0] == str(load_release().platform)
-
-
-def test_the_release_has_the_version_of_the_project() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert project["version"] == str(load_release().platform)
 
 
 def test_every_section_is_a_version_with_its_date() -> None:
