@@ -59,7 +59,7 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
 
 def _needs(mark: re.Match[str]) -> str:
     texts = [REASONS[name].text for name in mark[1].split(", ")]
-    return f"*Some of these commands need: {'; '.join(texts)}.*"
+    return f"*Some of these commands need {'; '.join(texts)}.*"
 
 
 def _linked(page: str, link: re.Match[str]) -> str:

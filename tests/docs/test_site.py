@@ -107,7 +107,7 @@ def test_the_search_finds_every_page(site: Path) -> None:
 
 def test_marks_are_visible(site: Path) -> None:
     text = (site / "RUNBOOKS.html").read_text(encoding="utf-8")
-    assert "Some of these commands need: an AWS account; " in text
+    assert "Some of these commands need an AWS account; " in text
     marked = {Path(mark.where.partition(":")[0]).stem for mark in contents()[1]} - {"README"}
     assert [name for name in marked if "Some of these commands need" not in pages(site)[f"{name}.html"]] == []
 

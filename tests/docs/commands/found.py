@@ -172,7 +172,7 @@ def _commands(block: list[Line]) -> Iterator[Line]:
 
 
 def _joined(block: list[Line]) -> Iterator[Line]:
-    """The lines without comments; those that a backslash, a pipe or an open quotation mark continues are joined."""
+    """The lines without comments; those that a backslash or a pipe continues are joined."""
     number, text = 0, ""
     for line in block:
         number, text = (number, f"{text} {line.text.strip()}") if text else (line.number, line.text.strip())
