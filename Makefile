@@ -329,8 +329,9 @@ lint: environment-dev ## Check style, formatting, types and import contracts
 	@.venv/bin/lint-imports --no-logo --cache-dir .local/cache/import-linter
 
 .PHONY: docs
+docs: export NO_MKDOCS_2_WARNING := 1
 docs: environment-dev ## Write the documents as a site to .local/docs-site; SERVE=1 serves it at localhost, PORT=8000, and follows changes
-	@NO_MKDOCS_2_WARNING=1 $(python) -m mkdocs $(if $(call is_typed,SERVE),serve --dev-addr localhost:$(or $(call argument,PORT),8000),build) $(extra)
+	@$(python) -m mkdocs $(if $(call is_typed,SERVE),serve --dev-addr localhost:$(or $(call argument,PORT),8000),build) $(extra)
 
 .PHONY: reference
 reference: environment-dev ## Write docs/REFERENCE.md, its pages and .env.example from the code

@@ -458,10 +458,16 @@ def test_help_lists_every_command() -> None:
     commands += ["release-lock", "prices"]
     commands += ["engines", "sandbox", "sandbox-down"]
     commands += ["bench", "bench-scaling", "bench-faults", "bench-gpu", "bench-fleet", "bench-gate"]
-    commands += ["test", "test-cluster", "faults", "lint", "reference", "env", "lock", "wheel", "clean", "help"]
+    commands += ["test", "test-cluster", "faults", "lint", "docs", "reference", "env", "lock", "wheel", "clean", "help"]
     listed = make()
     assert listed.returncode == 0
     assert [line.split()[0] for line in listed.stdout.splitlines() if line.startswith("  ")] == commands
+
+
+def test_docs_builds_the_site_or_serves_it() -> None:
+    assert command("docs") == ["-m", "mkdocs", "build"]
+    assert command("docs", "SERVE=1") == ["-m", "mkdocs", "serve", "--dev-addr", "localhost:8000"]
+    assert command("docs", "SERVE=1", "PORT=8001")[-1] == "localhost:8001"
 
 
 def test_faults_takes_the_number_of_a_soak() -> None:
