@@ -72,7 +72,8 @@ class Terminal:
             finally:
                 _end_all(started)
             output.seek(0)
-            return status, output.read().decode(errors="replace")
+            # As a shell says that a signal ended a program.
+            return (status if status >= 0 else 128 - status), output.read().decode(errors="replace")
 
     def _serve(self, text: str, says: str) -> tuple[int, str]:
         """Wait until a server says that it serves, and interrupt it; the status is 0 if it said so."""
