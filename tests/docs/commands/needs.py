@@ -199,6 +199,9 @@ REASONS = {
     "run": Reason("a run or search of yours", _run),
     "values": Reason("values of yours for words in capitals and ellipses", _values),
     "minutes": Reason("minutes to hours", _minutes),
+    "wheel": Reason(
+        "an environment for the platform's wheel", lambda command: command.program in {"eval", "pip", "rtp"}
+    ),
     "release": Reason("a release with that tag", _release),
 }
 """Everything that a mark may name."""

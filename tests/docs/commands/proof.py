@@ -14,6 +14,7 @@ ELSEWHERE: Mapping[str, str] = {
     "make env": "tests/test_environment_script.py",
     "make monitor-up": "tests/training/monitoring/test_monitor_up.py",
     "make tune-notebook": "tests/tune/test_notebook.py",
+    "make wheel": "tests/packaging/test_wheel.py",
     "make sandbox": "tests/infra/lifecycle/sandbox/test_sandbox.py",
     "make sandbox-down": "tests/infra/lifecycle/sandbox/test_sandbox.py",
 }
