@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from observability.runlog import Event, RunEnded, RunStarted, Step, read_all, select
+from observability.runlog import Event, RunEnded, RunStarted, Step
 from observability.uptime import uptime
 from tests.engines.ray_cluster import short_folder
 from tests.training.launch.driver import Driver, Ended, train
@@ -64,11 +64,10 @@ class FaultedRun:
         self._environment = {**shipped, **(environment or {})}
         self._driver: Driver | None = None
         self._seen: dict[int, psutil.Process] = {}
-        self._began: float | None = None
         self.damaged: Path | None = None
         """The checkpoint that the fault damages, if it does."""
-        self.wall = 0.0
-        """Seconds from the first driver's start, as this process saw it, to the last one's end, by the machine's uptime."""
+        self.began: float | None = None
+        """Uptime of the machine at which the first driver had started, as this process saw it; None before that."""
 
     @property
     def folder(self) -> Path:
@@ -85,7 +84,7 @@ class FaultedRun:
         """Start or resume the run, and wait until its driver has accepted the settings."""
         self._driver = train(self.settings, self.root, prefix=self._prefix, environment=self._environment)
         self.wait_for(lambda event: isinstance(event, RunStarted))
-        self._began = self._began or uptime()
+        self.began = self.began or uptime()
 
     def wait_for(self, has_happened: Callable[[Event], bool]) -> None:
         """Wait for an event of the newest driver.
@@ -103,13 +102,7 @@ class FaultedRun:
         """Wait for the driver to exit."""
         self.processes()
         self.driver.wait_for(lambda event: isinstance(event, RunEnded))
-        ended = self.driver.end()
-        # Not the end of the driver's process, which may still deliver the run to MLflow after the last event.
-        last = select(read_all(self.folder), RunEnded)[-1]
-        assert last.uptime is not None
-        assert self._began is not None
-        self.wall = last.uptime - self._began
-        return ended
+        return self.driver.end()
 
     def kill_driver(self) -> None:
         """SIGKILL of the driver; its processes have to end by themselves."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from infra.spec.cluster_names import MONITORING_NAMESPACE, SIZING_ANNOTATION
 from observability.runlog import RunStarted, TrainingStarted, WorkersMoved, read_all, select
+from tests.faults.proof import assert_every_sample_once
 from tests.training.on_nodes.cluster import Job, NodeCluster
-from training.callbacks import sample_ledger
 from training.cluster.objects import POD, has_condition
 
 _SETTINGS = ("--epochs", "600", "--set", "checkpoint.every_steps=100", "--set", "loop.log_sample_ids=true")
@@ -53,21 +53,12 @@ def test_an_elastic_job_grows_into_idle_quota_and_returns_it_without_being_preem
     assert _worlds(job) == [1, 2, 1, 2]
     moved = [one.step for one in select(events, WorkersMoved)]
     assert [one.start_step for one in select(events, TrainingStarted)] == [0, *moved]
-    _read_every_sample_once(job)
+    assert_every_sample_once(job.folder, events)
     assert "elastic jobs of other teams are returning GPUs of the team's quota" in owner.said
     assert "1-2 worker pods; returns 1 to platform/owner" in job.said
     assert "queued" not in job.said[job.said.index("running") :]
     _sizer_never_restarted(nodes)
     nodes.delete(job, owner)
-
-
-def _read_every_sample_once(job: Job) -> None:
-    """In each epoch, whatever the number of ranks was."""
-    started = select(read_all(job.folder), TrainingStarted)[-1]
-    everything = list(range(started.train_samples))
-    consumed = sample_ledger.consumed_ids(job.folder)
-    assert len(consumed) == started.total_steps // started.steps_per_epoch
-    assert all(ids == everything for ids in consumed.values())
 
 
 def _sizer_never_restarted(nodes: NodeCluster) -> None:
