@@ -15,6 +15,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from pymdownx.slugs import slugify
 
+from tests.docs.commands.found import MARK
 from tests.docs.commands.needs import REASONS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,7 +28,6 @@ TOP_LEVEL = {
 """Page of each document of the top level."""
 
 _ITEM = re.compile(r"(?:[*-]|\d+\.) +")
-_MARK = re.compile(r"^<!-- needs: (.*) -->$", re.MULTILINE)
 _LINK = re.compile(
     r"\[(?P<text>[^\]]*)\]\((?P<path>(?:\.\./|docs/)[\w./-]+|CONTRIBUTING\.md|LICENSE)(?P<anchor>#[^)\s]*)?\)"
 )
@@ -52,7 +52,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     """Write a page as Python-Markdown reads it."""
-    shown = _MARK.sub(_needs, markdown)
+    shown = MARK.sub(_needs, markdown)
     linked = _LINK.sub(lambda link: _linked(page.file.src_uri, link), shown)
     return "\n".join(indented(linked.splitlines()))
 

@@ -16,32 +16,35 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = (
-    *(
-        "apt-get",
-        "aws",
-        "docker",
-        "eval",
-        "export",
-        "gh",
-        "git",
-        "kubectl",
-        "make",
-        "pip",
-        "printf",
-        "promtool",
-        "pulumi",
-        "python",
-        "ray",
-        "rtp",
-    ),
-    *("tail", "timeout", ".ci/", ".venv/bin/"),
+    "apt-get",
+    "aws",
+    "docker",
+    "eval",
+    "export",
+    "gh",
+    "git",
+    "kubectl",
+    "make",
+    "pip",
+    "printf",
+    "promtool",
+    "pulumi",
+    "python",
+    "ray",
+    "rtp",
+    "tail",
+    "timeout",
+    ".ci/",
+    ".venv/bin/",
 )
 """What a command begins with; a program that ends in a slash is a folder of programs."""
 
 SHELLS = ("", "sh", "bash", "shell", "console")
 """Languages of fenced blocks with commands."""
 
-_MARK = re.compile(r"<!-- needs: (.*) -->")
+MARK = re.compile(r"^<!-- needs: (.*) -->$", re.MULTILINE)
+"""A mark; its reasons are separated by commas."""
+
 _HEADING = re.compile(r"(#+) (.*)")
 _ASSIGNMENTS = re.compile(r"(?:[A-Z_]+=\S*( |$))*")
 
@@ -114,7 +117,7 @@ def read(text: str, name: str) -> tuple[list[Command], list[Mark]]:
             if heading := _HEADING.fullmatch(part.text):
                 level = len(heading[1])
                 open_marks = [mark for mark in open_marks if mark.level < level]
-            elif comment := _MARK.fullmatch(part.text.strip()):
+            elif comment := MARK.fullmatch(part.text.strip()):
                 open_marks.append(Mark(f"{name}:{part.number}", tuple(comment[1].split(", ")), level))
                 marks.append(open_marks[-1])
             continue
@@ -127,12 +130,16 @@ def read(text: str, name: str) -> tuple[list[Command], list[Mark]]:
 
 
 def overlooked(text: str) -> Iterator[str]:
-    """Lines of code blocks that a shell would run, and that begin with no program of `PROGRAMS`.
+    """Lines that look like commands and are not found: no program of `PROGRAMS` begins them, or Markdown does not take them for code.
 
-    A block with one command has only commands. Of another block it is the programs of this machine that tell.
+    A block with one command has only commands. Of another block it is the programs of this machine that tell. Indented lines below the
+    text of a list belong to that text.
     """
     for part in _parts(text):
-        if not isinstance(part, Line):
+        if isinstance(part, Line):
+            if part.text.startswith(" " * 4) and _is_command(part.text.strip()):
+                yield part.text
+        else:
             lines = [line.text for line in _joined(part) if line.text]
             others = [line for line in lines if not _is_command(line)]
             yield from (line for line in others if len(others) < len(lines) or which(line.partition(" ")[0]))

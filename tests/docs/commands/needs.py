@@ -56,19 +56,20 @@ _ACCOUNT = {
     "upgrade",
 }
 _CLUSTER = {
-    *(
-        "backup",
-        "cluster",
-        "conformance",
-        "data-sync",
-        "forward",
-        "hold",
-        "notebook",
-        "open",
-        "release-queues",
-        "restore-drill",
-    ),
-    *("schedules", "shell", "tunnel", "unschedule"),
+    "backup",
+    "cluster",
+    "conformance",
+    "data-sync",
+    "forward",
+    "hold",
+    "notebook",
+    "open",
+    "release-queues",
+    "restore-drill",
+    "schedules",
+    "shell",
+    "tunnel",
+    "unschedule",
 }
 _ON_CLUSTER = {"jobs", "logs", "postmortem", "profile", "resume", "run", "stop", "train", "tune"}
 _OF_RUN = {

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.util import find_spec
+from itertools import takewhile
 
 import boto3
 from botocore import xform_name
@@ -28,10 +29,10 @@ _PROGRAMS = {program.module: program for program in (*BENCHMARKS, *TOOLS, *IMAGE
 
 def problems(text: str) -> Iterator[str]:
     """What is wrong with a command."""
-    yield from [*_syntax(text)] or _of_words(parse(text), text)
+    yield from [*_syntax(text)] or _of_words(parse(text))
 
 
-def _of_words(words: Words, text: str) -> Iterator[str]:
+def _of_words(words: Words) -> Iterator[str]:
     if words.program == "make":
         yield from [*problems_of(shlex.join(["make", *words.arguments]))] or _options_of_target(words)
         yield from _settings(words)
@@ -40,7 +41,7 @@ def _of_words(words: Words, text: str) -> Iterator[str]:
     elif words.program.startswith((".ci/", ".venv/bin/")) and not (ROOT / words.program).is_file():
         yield f"no file {words.program}"
     elif words.program == "aws":
-        yield from _aws(text)
+        yield from _aws(words.arguments)
 
 
 def _syntax(text: str) -> Iterator[str]:
@@ -103,19 +104,17 @@ def _settings(words: Words) -> Iterator[str]:
         yield f"no configuration {config}"
 
 
-def _aws(text: str) -> Iterator[str]:
+def _aws(arguments: Sequence[str]) -> Iterator[str]:
     """What is wrong with the first command of the AWS CLI, which makes its commands of the same models as boto3."""
-    words = shlex.split(text.partition("|")[0])[1:]
-    service, operation, *options = words
+    service, operation, *options = takewhile(lambda word: word != "|", arguments)
     try:
         client = boto3.client("s3" if service == "s3api" else service, region_name="us-east-1")
     except UnknownServiceError:
         yield f"the AWS CLI has no service {service}"
         return
     if operation == "wait":
-        yield from (
-            [] if options[0].replace("-", "_") in client.waiter_names else [f"{service} has no waiter {options[0]}"]
-        )
+        if options[0].replace("-", "_") not in client.waiter_names:
+            yield f"{service} has no waiter {options[0]}"
         return
     meta = client.meta
     name = meta.method_to_api_mapping.get(operation.replace("-", "_"))

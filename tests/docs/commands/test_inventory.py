@@ -58,8 +58,11 @@ def test_commands_are_found_with_the_marks_of_their_sections() -> None:
     assert [(mark.where, len(mark.commands)) for mark in marks] == [("a.md:3", 5), ("a.md:13", 2)]
 
 
-@pytest.mark.parametrize("text", ["    make train\n    terraform apply\n", "    bash -c true\n", "```sh\nenv\n```\n"])
-def test_a_command_of_an_unknown_program_is_found_out(text: str) -> None:
+@pytest.mark.parametrize(
+    "text",
+    ["    make train\n    terraform apply\n", "    bash -c true\n", "```sh\nenv\n```\n", "1. One\n\n    make train\n"],
+)
+def test_a_command_of_an_unknown_program_or_that_is_no_code_is_found_out(text: str) -> None:
     assert [*overlooked(text)]
 
 
