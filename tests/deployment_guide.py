@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.docs.commands.found import ROOT, read
+
 GUIDE = ROOT / "docs" / "DEPLOYMENT.md"
 ACCOUNT_ONLY = "## What the tests cover"
 """Section with the commands that no test runs."""
@@ -122,7 +122,7 @@ def account_only() -> frozenset[str]:
     """The commands that the guide lists as run by no test."""
     _, found, section = GUIDE.read_text(encoding="utf-8").partition(f"{ACCOUNT_ONLY}\n")
     assert found, f"{GUIDE} has no section {ACCOUNT_ONLY}"
-    return frozenset(_blocks(section.partition("\n## ")[0]))
+    return frozenset(_in_blocks(section.partition("\n## ")[0]))
 
 
 def covers(tested: str, command: str) -> bool:
@@ -133,7 +133,7 @@ def covers(tested: str, command: str) -> bool:
 
 def commands_in(text: str) -> Iterator[str]:
     """The commands of a document, in code blocks and in its text."""
-    yield from _blocks(text)
+    yield from _in_blocks(text)
     prose = "\n".join(line for line in text.splitlines() if not line.startswith("    "))
     for span in re.findall(r"`([^`]+)`", prose):
         command = " ".join(span.split())
@@ -141,8 +141,6 @@ def commands_in(text: str) -> Iterator[str]:
             yield command
 
 
-def _blocks(text: str) -> Iterator[str]:
-    for line in text.splitlines():
-        command = line.partition(" #")[0].strip()
-        if line.startswith("    ") and _COMMAND.fullmatch(command):
-            yield command
+def _in_blocks(text: str) -> Iterator[str]:
+    found, _ = read(text, GUIDE.name)
+    yield from (command.text for command in found if _COMMAND.fullmatch(command.text))

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.engines.checkouts import project_files
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = {"infra", "platform_charts", "training", "tune", "observability", "tests", "docs"}
 FILES = {
@@ -30,19 +32,6 @@ FUNCTION_LIMIT = 80
 HEAVY = {"torch", "ray", "mlflow", "numpy", "sklearn", "matplotlib", "pandas", "scipy", "optuna", "pulumi"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-
-
-@cache
-def project_files() -> tuple[str, ...]:
-    """Files that are tracked, or that `git add` would track."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return tuple(sorted({name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()}))
 
 
 @cache

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from infra.spec.release import load_release
-from tests.deployment_guide import ELSEWHERE, IN_THE_ENGINE, ROOT, WITHOUT_ACCOUNT, account_only, commands, covers
+from tests.deployment_guide import ELSEWHERE, IN_THE_ENGINE, WITHOUT_ACCOUNT, account_only, commands, covers
 from tests.engines.pulumi_checkout import Checkout
+from tests.makefile import ROOT, without_make
 from tests.platform_charts.charts.archives import charts
 
 TESTED = (*(step.command for step in (*WITHOUT_ACCOUNT, *IN_THE_ENGINE)), *ELSEWHERE)
@@ -34,13 +35,12 @@ def test_the_tests_of_a_command_name_it(command: str, file: str) -> None:
 
 def test_the_commands_without_an_account_do_what_the_guide_says(tmp_path: Path) -> None:
     checkout = Checkout(tmp_path / "checkout", charts(load_release()))
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     path = f"{checkout.root / '.venv/bin'}:{os.environ['PATH']}"
     for step in WITHOUT_ACCOUNT:
         ran = subprocess.run(
             step.command.split(),
             cwd=checkout.root,
-            env={**clean, "PATH": path, "MPLCONFIGDIR": str(tmp_path)},
+            env={**without_make(), "PATH": path, "MPLCONFIGDIR": str(tmp_path)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

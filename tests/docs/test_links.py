@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.docs.commands.found import ROOT, documents
+
 README = ROOT / "README.md"
-DOCUMENTS = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
-    *sorted((ROOT / "docs").glob("*.md")),
-]
+DOCUMENTS = [*documents(), ROOT / "CHANGELOG.md"]
 
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 

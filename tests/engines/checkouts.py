@@ -10,19 +10,24 @@ ROOT = Path(__file__).resolve().parents[2]
 _IDENTITY = ("-c", "user.name=test", "-c", "user.email=test@example.com")
 
 
-def copy_working_tree(root: Path) -> None:
-    """Copy every file that git does not ignore, committed or not, to a new folder, and use this checkout's environment there."""
+def project_files() -> tuple[str, ...]:
+    """Files that are tracked, or that `git add` would track, sorted."""
     listed = subprocess.run(
-        ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
-    ).stdout
-    for name in filter(None, listed.split("\0")):
-        if (ROOT / name).is_file():
-            target = root / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, target)
+    )
+    return tuple(sorted({name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()}))
+
+
+def copy_working_tree(root: Path) -> None:
+    """Copy every file that git does not ignore, committed or not, to a new folder, and use this checkout's environment there."""
+    for name in project_files():
+        target = root / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, target)
     (root / ".venv").symlink_to(ROOT / ".venv")
 
 

@@ -36,6 +36,7 @@ from tests.engines.pulumi_checkout import Checkout, chart_archives, resolved_add
 from tests.engines.pulumi_cluster import platform_cluster
 from tests.engines.report_table import ran, skipped
 from tests.infra.lifecycle.leftovers.moto_gaps import filled
+from tests.makefile import without_make
 from tests.platform_charts.charts.archives import charts
 
 NAME = "Pulumi engine"
@@ -151,10 +152,8 @@ def engine(folder: Path, settings: StackSettings, monkeypatch: pytest.MonkeyPatc
         provider, port = stack.enter_context(aws_provider(place, session))
         programs = _programs(folder / "programs", plane.kubeconfig)
         (folder / "backend").mkdir()
-        # A make that runs these tests must not pass its options to theirs.
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
         variables = {
-            **inherited,
+            **without_make(),
             **credentials,
             "AWS_ENDPOINT_URL": endpoint,
             "AWS_REGION": region,

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.packaging.wheel import build, copy_checkout
+from tests.engines.checkouts import copy_working_tree
+from tests.packaging.wheel import build
 
 
 @pytest.fixture(scope="session")
@@ -18,4 +19,6 @@ def uv_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory, uv_cache: Path) -> Path:
     """The wheel of this checkout."""
-    return build(copy_checkout(tmp_path_factory.mktemp("checkout")), cache=uv_cache)
+    checkout = tmp_path_factory.mktemp("checkout")
+    copy_working_tree(checkout)
+    return build(checkout, cache=uv_cache)

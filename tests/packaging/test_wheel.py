@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from infra.spec.release import load_release
+from tests.engines.checkouts import copy_working_tree, project_files
 from tests.makefile import ROOT
-from tests.packaging.wheel import build, copy_checkout, read_metadata, tracked
+from tests.packaging.wheel import build, read_metadata
 
 PARTS = (
     "training",
@@ -46,7 +47,10 @@ def sha256(wheel: Path) -> str:
 
 def test_two_builds_of_the_same_files_are_equal(wheel: Path, uv_cache: Path, tmp_path: Path) -> None:
     """The second has other times, other permissions, and files that git ignores."""
-    checkout = copy_checkout(tmp_path / "again")
+    checkout = tmp_path / "again"
+    copy_working_tree(checkout)
+    for name in project_files():
+        (checkout / name).touch()
     (checkout / "training" / "__pycache__").mkdir()
     (checkout / "training" / "__pycache__" / "cli.cpython-311.pyc").write_bytes(b"")
     (checkout / ".env").write_text("MLFLOW_TRACKING_PASSWORD=secret")
@@ -57,7 +61,8 @@ def test_two_builds_of_the_same_files_are_equal(wheel: Path, uv_cache: Path, tmp
 
 def test_the_version_is_that_of_the_release_manifest(wheel: Path, uv_cache: Path, tmp_path: Path) -> None:
     assert read_metadata(wheel).version == load_release().platform
-    checkout = copy_checkout(tmp_path / "next")
+    checkout = tmp_path / "next"
+    copy_working_tree(checkout)
     manifest = checkout / "infra" / "spec" / "release.yaml"
     manifest.write_text(re.sub(r"(?m)^platform: .*$", "platform: 7.8.9", manifest.read_text(encoding="utf-8")))
     assert build(checkout, cache=uv_cache).name == "ray_train_platform-7.8.9-py3-none-any.whl"
@@ -66,7 +71,7 @@ def test_the_version_is_that_of_the_release_manifest(wheel: Path, uv_cache: Path
 def test_the_wheel_has_the_files_of_the_trainers_side_and_no_others(wheel: Path) -> None:
     expected = {
         name
-        for name in tracked()
+        for name in project_files()
         if any(name == part or name.startswith(f"{part}/") for part in PARTS) and not name.startswith(LEFT_OUT)
     }
     assert names(wheel) == expected | COPIES

@@ -23,23 +23,6 @@ UV = ROOT / ".venv" / "bin" / "uv"
 _UNREACHABLE = re.compile(r"^.*(?:Failed to fetch|error sending request|dns error|timed out).*$", re.MULTILINE)
 
 
-def tracked() -> list[str]:
-    """Files of the checkout that git does not ignore."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return sorted({name for name in listed.split("\0") if name and (ROOT / name).is_file()})
-
-
-def copy_checkout(folder: Path) -> Path:
-    """A copy of the checkout with the same environment; its files are new."""
-    for name in tracked():
-        target = folder / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, target)
-    (folder / ".venv").symlink_to(ROOT / ".venv")
-    return folder
-
-
 def build(checkout: Path, *, cache: Path, umask: int = -1) -> Path:
     """The wheel that `make wheel` builds there; skips the test where nothing serves the packages that build it."""
     done = subprocess.run(

@@ -11,11 +11,11 @@ from infra.spec.variables.internal import INTERNAL
 from infra.spec.variables.inventory import INVENTORY
 from infra.spec.variables.libraries import LIBRARIES
 from infra.spec.variables.users import USERS
+from tests.engines.checkouts import project_files
 from tests.reference.accesses import Sources, in_dockerfile, in_makefile, in_shell
-from tests.test_conventions import project_files
 
 ROOT = Path(__file__).resolve().parents[2]
-SHELL = (".ci/run", ".make/clean", ".make/environment", ".make/lock")
+SHELL = (".ci/run", ".make/clean", ".make/environment", ".make/lock", ".make/wheel")
 NOT_OURS = ("tests/", "training/project_template/")
 TESTS = "tests"
 DEEP = {"platform_charts/images": 3, "infra": 2, "platform_charts": 2}

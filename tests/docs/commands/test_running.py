@@ -14,6 +14,7 @@ from tests.distribution import RAY
 from tests.docs.commands.found import ROOT, documents
 from tests.docs.commands.proof import SERVERS, STATUS, Step, steps
 from tests.engines.checkouts import commit_all, copy_working_tree
+from tests.makefile import without_make
 
 STEPS = steps()
 LIMIT = 300
@@ -52,12 +53,11 @@ class Terminal:
         self._ran.add(text)
 
     def _start(self, text: str, output: int) -> subprocess.Popen[bytes]:
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
         path = f"{self._root / '.venv/bin'}:{os.environ['PATH']}"
         return subprocess.Popen(
             ["bash", "-c", text],
             cwd=self._root,
-            env={**clean, "PATH": path, "JUPYTER_CONFIG_DIR": str(self._jupyter)},
+            env={**without_make(), "PATH": path, "JUPYTER_CONFIG_DIR": str(self._jupyter)},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
