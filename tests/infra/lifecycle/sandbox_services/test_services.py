@@ -23,7 +23,13 @@ from tests.training.cluster.team_cluster import wait_until
 
 pytestmark = pytest.mark.xdist_group(REAL_NODES)
 
-_SERVE = "busybox mkdir /tmp/www && echo steps 42 >/tmp/www/metrics && exec busybox httpd -f -p 8080 -h /tmp/www"
+_SERVE = r"""busybox cat >/tmp/answer <<'EOF'
+#!/bin/bash
+while read -r header && [ ${#header} -gt 1 ]; do :; done
+printf 'HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\nsteps 42\n'
+EOF
+busybox chmod +x /tmp/answer && exec busybox nc -ll -p 8080 -e /tmp/answer"""
+"""Busybox's httpd sends no content type for `/metrics`, and Prometheus 3 refuses a target without one."""
 _GET = r"exec 3<>/dev/tcp/{}; printf 'GET {} HTTP/1.0\r\n\r\n' >&3; busybox cat <&3"
 
 
