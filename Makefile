@@ -110,7 +110,7 @@ cluster: environment-infra ## Queue a Ray cluster with GPUS=1 for you to work on
 	@$(training) cluster $(call argument,NAME) $(cluster) $(group) $(size) $(code) $(detached) $(extra)
 
 .PHONY: notebook
-notebook: environment-infra ## Open JupyterLab in a session until Ctrl-C; starts the session if it does not run, with the options of `make cluster`
+notebook: $(environment-run) ## Open docs/notebooks in JupyterLab, or only NAME=fsdp2, as copies in .local/notebooks. On a cluster: ENV=… opens JupyterLab in a session until Ctrl-C, and starts it with the options of `make cluster`
 	@$(training) notebook $(run) $(cluster) $(group) $(size) $(code) $(call option,PORT,--port) $(extra)
 
 .PHONY: shell

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from infra.spec.command_line import CommandLine, NoOptions
+from infra.spec.command_line import CommandLine, NoOptions, given_flags
 from infra.spec.variables.inventory import described
 from training.checkpoint.remote.run_files import bring_back
 from training.code.given import configurations, given_code, importable
@@ -199,10 +199,18 @@ def cluster(options: ClusterCommandOptions) -> int:
 
 @COMMANDS.command("interactive work")
 def notebook(options: NotebookOptions) -> int:
-    """Open JupyterLab in a session, which is started if it does not run, until Ctrl-C."""
-    from training.cluster import notebook as command
+    """Open the notebooks of the documentation in JupyterLab; with --env JupyterLab in a session, which is started if it does not run."""
+    if options.env is not None:
+        from training.cluster import notebook as command
 
-    return command.notebook(options)
+        return command.notebook(options)
+    check_local(options, *(flag for flag in given_flags(options, "") if flag != "--port"))
+    from training.jupyterlab import start_jupyterlab
+    from training.notebooks import copy_notebooks
+
+    file = copy_notebooks(options.run)
+    print(file)
+    return start_jupyterlab(file, port=options.port or None)
 
 
 @COMMANDS.command("interactive work")

@@ -82,6 +82,11 @@ class SearchAnalysis:
         return self._folder.name
 
     @property
+    def folder(self) -> Path:
+        """Its folder, with a folder in `trials` for each trial."""
+        return self._folder.path
+
+    @property
     def status(self) -> str:
         """`running`, `done`, `interrupted`, `failed`, or `killed` where it ended without a record."""
         return self._data.history.status(is_running=self._data.is_running)

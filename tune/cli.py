@@ -85,7 +85,8 @@ def report(options: StatusOptions) -> ExitStatus:
 @COMMANDS.command("look at searches")
 def notebook(options: NotebookOptions) -> ExitStatus:
     """Open the search's notebook in JupyterLab until Ctrl-C; it lies in the search's folder, and edits to it stay."""
-    from tune.notebook import start_jupyterlab, write_notebook
+    from training.jupyterlab import start_jupyterlab
+    from tune.notebook import write_notebook
 
     file = write_notebook(SearchFolder.open(options.search, root=options.root).path)
     print(file)

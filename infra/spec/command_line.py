@@ -315,7 +315,7 @@ def _flag(name: str) -> str:
 
 
 def given_flags(options: object, title: str) -> list[str]:
-    """The flags of a group of options that differ from their defaults.
+    """The flags of a group of options that differ from their defaults; an argument without a flag is none.
 
     Args:
         options: a command's options.
@@ -323,4 +323,5 @@ def given_flags(options: object, title: str) -> list[str]:
     """
     assert is_dataclass(options)
     declared = (one for one in fields(options) if _title(type(options), one.name) == title)
-    return [_flag(one.name) for one in declared if getattr(options, one.name) != one.default]
+    changed = (one for one in declared if getattr(options, one.name) != one.default)
+    return [_flag(one.name) for one in changed if not one.metadata[_SPEC].is_positional]

@@ -71,6 +71,10 @@ class ClusterCommandOptions(DetachOptions, NewSessionOptions):
 class NotebookOptions(NewSessionOptions):
     """Options of `notebook`."""
 
+    env: str | None = option("environment of the stack")  # type: ignore[assignment] # not needed on this machine
+    run: str | None = argument(
+        "with --env name of the session, with or without `session-`; without it name of the notebook"
+    )
     port: int = option("local port (default: 8888, or another that is free)", 0)
 
 
