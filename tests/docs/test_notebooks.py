@@ -105,7 +105,7 @@ def test_fsdp2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notebook = execute("fsdp2", tmp_path, monkeypatch)
     assert_quiet(notebook)
     assert "blocks.0" in shown(notebook, "units_of(model)}")
-    for plot in ("semilogy", "barh"):
+    for plot in ("linewidth=4", "barh"):
         assert "image/png" in shown(notebook, plot)
     total = dict(re.findall(r"^(\w+, rank \d) .* ([\d.]+)\s*$", shown(notebook, "barh"), flags=re.MULTILINE))
     assert 1.9 < float(total["ddp, rank 0"]) / float(total["fsdp2, rank 0"]) < 2.1
@@ -122,7 +122,7 @@ def test_deepspeed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notebook = execute("deepspeed", tmp_path, monkeypatch)
     assert_quiet(notebook)
     assert "train_batch_size=1000 contradicts loop.global_batch=64" in shown(notebook, "ds_contradicting.json\n")
-    for plot in ("semilogy", "all whole"):
+    for plot in ("linewidth=4", "all whole"):
         assert "image/png" in shown(notebook, plot)
     assert "zero2, ms" in shown(notebook, "describe()")
 
