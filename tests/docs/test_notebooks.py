@@ -109,7 +109,7 @@ def test_fsdp2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert "image/png" in shown(notebook, plot)
     total = dict(re.findall(r"^(\w+, rank \d) .* ([\d.]+)\s*$", shown(notebook, "barh"), flags=re.MULTILINE))
     assert 1.9 < float(total["ddp, rank 0"]) / float(total["fsdp2, rank 0"]) < 2.1
-    equal = re.search(r"(\d+) of (\d+) tensors equal", shown(notebook, "load_weights"))
+    equal = re.search(r"(\d+) of (\d+) tensors equal", shown(notebook, "load_weights(newest"))
     assert equal is not None
     assert equal[1] == equal[2] != "0"
 
@@ -121,7 +121,7 @@ def test_deepspeed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran("DeepSpeed")
     notebook = execute("deepspeed", tmp_path, monkeypatch)
     assert_quiet(notebook)
-    assert "train_batch_size=1000 contradicts loop.global_batch=64" in shown(notebook, "ds_contradicting.json\n")
+    assert "train_batch_size=1000 contradicts loop.global_batch=64" in shown(notebook, "deepspeed=ds_contradicting")
     for plot in ("linewidth=4", "all whole"):
         assert "image/png" in shown(notebook, plot)
     assert "zero2, ms" in shown(notebook, "describe()")

@@ -55,7 +55,6 @@ SYSTEM = (
             "platform_charts/images/mlflow_server/Dockerfile",
             "training",
             "training/image/Dockerfile",
-            "tune",
         ),
         library="Python",
     ),
