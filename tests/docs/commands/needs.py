@@ -62,7 +62,6 @@ _CLUSTER = {
     "data-sync",
     "forward",
     "hold",
-    "notebook",
     "open",
     "release-queues",
     "restore-drill",
@@ -71,7 +70,7 @@ _CLUSTER = {
     "tunnel",
     "unschedule",
 }
-_ON_CLUSTER = {"jobs", "logs", "postmortem", "profile", "resume", "run", "stop", "train", "tune"}
+_ON_CLUSTER = {"jobs", "logs", "notebook", "postmortem", "profile", "resume", "run", "stop", "train", "tune"}
 _OF_RUN = {
     "logs",
     "monitor",
