@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 from pathlib import Path
 from typing import Literal
@@ -206,4 +207,8 @@ def _overflow_on_rank_1(rank: int, folder: str) -> None:
     ]
     outcome = {"applied": applied, "scale": scale_of(trainee.precision), "weight": trainee.weights()[0]}
     torch.save(outcome, Path(folder) / f"{rank}.pt")
+    # The group's threads end with its last reference, which the model's cycles hold. One that still waited for the interpreter's lock
+    # when Python ends would abort the process.
+    del trainee
+    gc.collect()
     dist.destroy_process_group()
