@@ -107,10 +107,12 @@ def test_what_a_rank_remembers_of_a_run_is_not_restored_in_another_with_the_same
     group: Group, tmp_path: Path, uninterrupted: str
 ) -> None:
     chosen = settings("killed", tmp_path)
-    with pytest.raises(WorkersFailedError):
-        group.run(chosen, tmp_path / "failed-run")
-    outcome = group.run(chosen, tmp_path / "run")
-    assert restored(tmp_path) == []
+    with pytest.raises(WorkersFailedError) as raised:
+        group.run(chosen, tmp_path / "run")
+    assert raised.value.exits == {1: -signal.SIGKILL}
+    other = tmp_path / "other"
+    outcome = group.run(chosen, other / "run")
+    assert restored(other) == []
     assert outcome.weights_sha256 == uninterrupted
 
 
