@@ -6,8 +6,8 @@ A long test is marked `long`. It repeats what a shorter one proves: with more ki
     make test LONG=1       with all of them
     make test LONG=2/4     with the second quarter of them; continuous integration takes another quarter for each commit
 
-The long tests of one file are in the same part, because they may share what takes the time. A test that is named, by path or
-with -k, runs whether it is long or not.
+The long tests of one file are in the same part, because they may share what takes the time; those marked `long(apart=True)` do
+not. A test that is named, by path or with -k, runs whether it is long or not.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Share(NamedTuple):
         return cls(number, parts)
 
     def has(self, position: int) -> bool:
-        """Whether the file at this position among those with long tests, counted from 0, is in this part."""
+        """Whether the tests at this position, counted from 0, are in this part."""
         return self.number > 0 and position % self.parts == self.number - 1
 
 
@@ -55,7 +55,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Describe the marker."""
     config.addinivalue_line(
-        "markers", "long: repeats what a shorter test proves, and takes long; see tests/long_tests.py"
+        "markers", "long(apart=False): repeats what a shorter test proves, and takes long; see tests/long_tests.py"
     )
 
 
@@ -65,9 +65,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if share is None and not is_whole_suite(config):
         return
     share = share or Share(0, 1)
-    long = [item for item in items if item.get_closest_marker("long")]
-    positions = {path: position for position, path in enumerate(dict.fromkeys(item.path for item in long))}
-    left_out = {item for item in long if not share.has(positions[item.path])}
+    together = {item: _together(item, mark) for item in items if (mark := item.get_closest_marker("long"))}
+    positions = {one: position for position, one in enumerate(dict.fromkeys(together.values()))}
+    left_out = {item for item, one in together.items() if not share.has(positions[one])}
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
+
+
+def _together(item: pytest.Item, mark: pytest.Mark) -> str:
+    """What the tests of the same part have in common: their file, or of a test that stands alone its own name."""
+    return item.nodeid if mark.kwargs.get("apart", False) else str(item.path)

@@ -75,6 +75,13 @@ def test_the_whole_suite_has_the_share_of_the_long_tests_and_chosen_tests_have_a
     assert f" {passed} passed" in printed
 
 
+@pytest.mark.parametrize(("share", "passed"), [("1/2", 6), ("2/2", 4)])
+def test_long_tests_that_stand_apart_are_in_different_shares(tmp_path: Path, share: str, passed: int) -> None:
+    apart = _LONG.replace("mark.long", "mark.long(apart=True)")
+    printed = Suite(tmp_path, a=_PLAIN, apart=apart, long=_LONG).run("--long", share)
+    assert f" {passed} passed" in printed
+
+
 @pytest.mark.parametrize("share", ["2", "0/3", "4/3", "1/0", "half", "-1"])
 def test_a_share_that_is_none_is_refused(tmp_path: Path, share: str) -> None:
     suite = Suite(tmp_path, a=_PLAIN)

@@ -120,7 +120,7 @@ def test_what_takes_seconds_runs(document: Path, terminal: Terminal) -> None:
             terminal.run(step)
 
 
-@pytest.mark.long
+@pytest.mark.long(apart=True)  # the documents share a checkout, and need nothing of each other
 @pytest.mark.xdist_group(RAY)
 @pytest.mark.parametrize("document", [one for one in documents() if of(one)], ids=lambda path: path.name)
 def test_everything_runs(document: Path, terminal: Terminal) -> None:
