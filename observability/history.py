@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, cast
 
 from observability.goodput import GoodputLedger
 from observability.objective_metrics import ObjectiveInfo
@@ -29,6 +29,21 @@ from observability.runlog import (
 
 PARTS = ("data", "forward", "backward", "communication", "optimizer", "checkpoint", "other")
 """The parts of a step's time, in order of execution; `other` is the remainder."""
+
+State = Literal["running", "done", "interrupted", "failed", "killed"]
+"""The state of a run, as the commands print it."""
+
+
+def state_of(ended: RunEnded | None, *, is_running: bool) -> State:
+    """`running`, how the newest driver ended the run, or `killed` where it ended without a record.
+
+    Args:
+        ended: the end that the newest driver has recorded, if any.
+        is_running: whether a driver held the run's lock before the log was read: one that ends in between has recorded its end.
+    """
+    if is_running:
+        return "running"
+    return cast("State", ended.status) if ended else "killed"
 
 
 def part_seconds(step: Step) -> tuple[float, ...]:

@@ -24,10 +24,10 @@ from rich.text import Text
 
 from observability.curves import braille
 from observability.efficiency import efficiency_facts, gpu_facts
-from observability.history import PARTS, RunHistory, part_seconds, units_of
+from observability.history import PARTS, RunHistory, State, part_seconds, state_of, units_of
 from observability.progress import phase_text
 from observability.quantities import clock, duration, number, size
-from observability.runlog import FILE_NAME, Evaluated, RunLogReader
+from observability.runlog import Evaluated, RunLogReader
 
 _POLL_SECONDS = 0.5
 _SILENT_SECONDS = 30.0
@@ -35,7 +35,13 @@ _RECENT_STEPS = 100
 _SHOWN_NOTICES = 3
 _MIN_SHOWN_SHARE = 0.005
 _CURVE_ROWS = 5
-_STATUS_STYLE = {"running": "cyan", "done": "green", "interrupted": "yellow", "failed": "red"}
+_STATE_STYLE: dict[State, str] = {
+    "running": "cyan",
+    "done": "green",
+    "interrupted": "yellow",
+    "failed": "red",
+    "killed": "red",
+}
 _ALERT_STYLE = {"critical": "bold red", "warning": "yellow"}
 _ALERT_SECONDS = 5.0
 _PART_STYLE = dict(zip(PARTS, ("blue", "green", "magenta", "cyan", "yellow", "red", "bright_black"), strict=True))
@@ -60,53 +66,71 @@ def _no_alerts() -> Sequence[FiringAlert]:
 
 
 def watch(
-    run_directory: Path, *, once: bool = False, alerts: Alerts = _no_alerts, stream: TextIO | None = None
-) -> None:
-    """Show a run until it ends or Ctrl-C is pressed; the run is not affected.
+    run_directory: Path,
+    *,
+    is_running: Callable[[], bool],
+    once: bool = False,
+    alerts: Alerts = _no_alerts,
+    stream: TextIO | None = None,
+) -> State:
+    """Show a run until its driver exits or Ctrl-C is pressed; the run is not affected.
 
     Args:
-        run_directory: the run's directory, which contains `events.jsonl`.
+        run_directory: the run's directory; its `events.jsonl` may have yet to come.
+        is_running: asks whether the run has a driver; one that was killed has recorded no end.
         once: print the current state once and return.
         alerts: asked every few seconds.
         stream: output; standard output by default.
 
-    Raises:
-        FileNotFoundError: the directory contains no event log.
+    Returns:
+        The state that was shown last.
     """
-    if not (run_directory / FILE_NAME).exists():
-        raise FileNotFoundError(f"{run_directory} is not a run directory: it contains no {FILE_NAME}")
     console = Console(file=stream or sys.stdout, highlight=False)
     reader = RunLogReader(run_directory)
     history = RunHistory()
+    state: State = "running"
     firing: Sequence[FiringAlert] = ()
     asked = -math.inf
 
     def read() -> RenderableType:
-        nonlocal firing, asked
+        nonlocal state, firing, asked
+        has_driver = is_running()
         for event in reader.read_new():
             history.add(event)
+        state = state_of(history.ended, is_running=has_driver)
         if time.monotonic() - asked >= _ALERT_SECONDS:
             firing, asked = alerts(), time.monotonic()
-        return frame(history, now=time.time(), width=console.width, alerts=firing)
+        return frame(history, state=state, now=time.time(), width=console.width, alerts=firing)
 
+    view = read()
     if not once:
         # Ctrl-C only stops the view; the last frame is printed below in both cases.
-        with suppress(KeyboardInterrupt), Live(read(), console=console, screen=True, auto_refresh=False) as live:
-            while history.ended is None:
+        with suppress(KeyboardInterrupt), Live(view, console=console, screen=True, auto_refresh=False) as live:
+            while state == "running":
                 time.sleep(_POLL_SECONDS)
-                live.update(read(), refresh=True)
-    console.print(read())
+                view = read()
+                live.update(view, refresh=True)
+    console.print(view)
+    return state
 
 
-def frame(history: RunHistory, *, now: float, width: int, alerts: Sequence[FiringAlert] = ()) -> RenderableType:
+def frame(
+    history: RunHistory, *, state: State, now: float, width: int, alerts: Sequence[FiringAlert] = ()
+) -> RenderableType:
     """The view of a run at the Unix time `now`, for a terminal of `width` columns."""
-    parts: list[RenderableType] = [_header(history, now=now)]
+    if history.resumed is None:
+        return Text(
+            "no events yet: the driver starts" if state == "running" else "no events: the driver did not start the run"
+        )
+    if state != "running":
+        now = history.last_time
+    parts: list[RenderableType] = [_header(history, state=state, now=now)]
     if alerts:
         parts.append(_firing(alerts))
     if history.training is None:
         parts.append(_startup(history, now=now))
     else:
-        parts += [_progress(history), _curves(history, width=width)]
+        parts += [_progress(history, state=state), _curves(history, width=width)]
         if history.steps:
             parts.append(_time_split(history, width=width))
         parts.append(_results(history))
@@ -115,8 +139,8 @@ def frame(history: RunHistory, *, now: float, width: int, alerts: Sequence[Firin
     return Group(*parts)
 
 
-def _header(history: RunHistory, *, now: float) -> RenderableType:
-    text = Text.assemble((history.name, "bold"), "  ", (history.status, _STATUS_STYLE[history.status]))
+def _header(history: RunHistory, *, state: State, now: float) -> RenderableType:
+    text = Text.assemble((history.name, "bold"), "  ", (state, _STATE_STYLE[state]))
     text.append(f"  {duration(history.seconds(now=now))}")
     silent = now - history.last_time
     if history.ended is None and silent > _SILENT_SECONDS:
@@ -145,7 +169,7 @@ def _startup(history: RunHistory, *, now: float) -> RenderableType:
     return Panel(table, title="start-up", title_align="left")
 
 
-def _progress(history: RunHistory) -> RenderableType:
+def _progress(history: RunHistory, *, state: State) -> RenderableType:
     assert history.training is not None, "frame() calls this only once training has started"
     total, done = history.training.total_steps, history.last_step
     rate = history.throughput(newest=_RECENT_STEPS)
@@ -154,7 +178,7 @@ def _progress(history: RunHistory) -> RenderableType:
         newest = history.steps[-_RECENT_STEPS:]
         text += f"  epoch {newest[-1].epoch}/{history.epochs}  {number(rate)} {history.objective.unit}/s"
         text += "".join(f"  {fact}" for fact in efficiency_facts(history, newest=_RECENT_STEPS))
-        if history.ended is None:
+        if state == "running" and history.ended is None:
             text += f"  {clock((total - done) * sum(step.seconds for step in newest) / len(newest))} left"
     table = Table.grid(expand=True)
     table.add_row(ProgressBar(total=total, completed=done))

@@ -314,7 +314,11 @@ def monitor(options: MonitorOptions) -> ExitStatus:
     from training.monitoring.firing import FiringAlerts
 
     run = _chosen(options)
-    watch(run.path, once=options.once, alerts=FiringAlerts(run=run.name))
+    state = watch(run.path, is_running=run.is_running, once=options.once, alerts=FiringAlerts(run=run.name))
+    if state == "killed":
+        from training import postmortem
+
+        print(postmortem.brief(run))
     return ExitStatus.DONE
 
 

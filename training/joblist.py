@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from observability.history import state_of
 from observability.objective_metrics import LOSS, ObjectiveInfo
 from observability.runlog import Evaluated, Event, RunEnded, RunStarted, Step, TrainingStarted, read_all, select
 from training.rundir import RunDirectory
@@ -23,6 +24,7 @@ def job_table(found: list[RunDirectory]) -> str:
 
 
 def _row(run: RunDirectory) -> tuple[str, str, str, str, str]:
+    is_running = run.is_running()
     events = read_all(run.path)
     steps, plans = select(events, Step), select(events, TrainingStarted)
     evaluations = [event for event in select(events, Evaluated) if event.split == "validation"]
@@ -30,16 +32,14 @@ def _row(run: RunDirectory) -> tuple[str, str, str, str, str]:
     metric = ObjectiveInfo.of(plans[-1].objective).headline if plans else LOSS
     return (
         run.name,
-        _state(run, events),
+        state_of(_end(events), is_running=is_running),
         f"{steps[-1].step if steps else 0}/{plans[-1].total_steps if plans else '?'}",
         f"{metric.title} {metric.text(newest.value(metric.name))}" if newest else "",
         f"{datetime.fromtimestamp(events[-1].time).astimezone():%Y-%m-%d %H:%M:%S}" if events else "",
     )
 
 
-def _state(run: RunDirectory, events: list[Event]) -> str:
-    """`running`, how the last driver ended the run, or `killed` where it ended without a record."""
-    if run.is_running():
-        return "running"
+def _end(events: list[Event]) -> RunEnded | None:
+    """The end that the newest driver has recorded."""
     last = next((event for event in reversed(events) if isinstance(event, RunStarted | RunEnded)), None)
-    return last.status if isinstance(last, RunEnded) else "killed"
+    return last if isinstance(last, RunEnded) else None

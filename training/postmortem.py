@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from infra.spec.output import writing
-from observability.history import RunHistory
+from observability.history import RunHistory, state_of
+from observability.history import State as RunState
 from observability.postmortem import page
 from observability.postmortem.case import Case, LogTail, RayFact, Report, State
 from observability.runlog import Event, RunEnded, RunStarted, WorkersFailed, read_all
@@ -21,18 +22,26 @@ PAGE = "postmortem.html"
 
 _LINES = 40
 _TAIL_BYTES = 32_768
-_STATES: dict[str, State] = {"done": "done", "failed": "failed", "interrupted": "stopped"}
+_STATES: dict[RunState, State] = {
+    "running": "runs",
+    "done": "done",
+    "failed": "failed",
+    "interrupted": "stopped",
+    "killed": "killed",
+}
 
 
 def case_of(run: RunDirectory) -> Case:
     """What the folder of a run tells of its end; the run may still be going."""
+    is_running = run.is_running()
     events = read_all(run.path)
+    history = RunHistory.from_events(events)
     return Case(
         name=run.name,
         is_job=False,
-        state=_state(run, events),
+        state=_STATES[state_of(history.ended, is_running=is_running)],
         reports=_reports(events),
-        history=RunHistory.from_events(events),
+        history=history,
         ray=list(_ray(run.path / FOLDER)),
         logs=[*_failures(run.path / FOLDER), *_logs(run.logs)],
         links=[("run directory", str(run.path)), ("settings", str(run.settings_file))],
@@ -52,11 +61,9 @@ def show(case: Case, path: Path) -> ExitStatus:
     return ExitStatus.DONE
 
 
-def _state(run: RunDirectory, events: Iterable[Event]) -> State:
-    if run.is_running():
-        return "runs"
-    last = next((event for event in reversed(list(events)) if isinstance(event, RunStarted | RunEnded)), None)
-    return _STATES[last.status] if isinstance(last, RunEnded) else "killed"
+def brief(run: RunDirectory) -> str:
+    """Why a run ended, as `show` prints it, and the command that resumes it."""
+    return f"{page.summary(case_of(run))}\n  resume: make resume NAME={run.argument}"
 
 
 def _reports(events: Iterable[Event]) -> list[Report]:

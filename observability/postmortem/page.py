@@ -48,8 +48,8 @@ def render(case: Case) -> str:
     )
 
 
-def text(case: Case) -> str:
-    """What matters most, for the terminal."""
+def summary(case: Case) -> str:
+    """The state, its cause, and what to do about it."""
     cause = first_cause(case)
     when = f" at {tables.moment(cause.time)} UTC" if cause.time else ""
     parts = [
@@ -58,6 +58,12 @@ def text(case: Case) -> str:
     ]
     if cause.remedy:
         parts.append(f"  remedy: {cause.remedy}")
+    return "\n".join(parts)
+
+
+def text(case: Case) -> str:
+    """What matters most, for the terminal."""
+    parts = [summary(case)]
     record = case.record
     if record is not None and (pods := tables.pod_rows(record)):
         shown = [tables.POD_HEADINGS, *pods[:_SHOWN_PODS]]

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from observability.history import RunHistory
+from observability.history import RunHistory, state_of
 from observability.monitor import frame, watch
 from observability.runlog import FILE_NAME, Event, FlopsCounted, RanksMeasured, RunEnded, RunLogWriter
 from tests.observability.sample_run import NAME, SampleRun, finished_run, restarted_run, write_run
@@ -29,18 +29,19 @@ def _a_hundred_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
 
 
-def once(run: Path) -> str:
+def once(run: Path, *, is_running: bool = False) -> str:
     """The output of one frame."""
     stream = io.StringIO()
-    watch(run, once=True, stream=stream)
+    watch(run, is_running=lambda: is_running, once=True, stream=stream)
     return stream.getvalue()
 
 
-def drawn(events: Sequence[Event], *, seconds_later: float = 0.0) -> str:
+def drawn(events: Sequence[Event], *, seconds_later: float = 0.0, is_running: bool = True) -> str:
     """The output of one frame, `seconds_later` after the last event."""
     history = RunHistory.from_events(events)
+    state, now = state_of(history.ended, is_running=is_running), history.last_time + seconds_later
     stream = io.StringIO()
-    Console(file=stream, width=100).print(frame(history, now=history.last_time + seconds_later, width=100))
+    Console(file=stream, width=100).print(frame(history, state=state, now=now, width=100))
     return stream.getvalue()
 
 
@@ -78,7 +79,7 @@ def test_flops_and_the_use_of_the_gpus_are_shown_where_they_are_known(tmp_path: 
 
 
 def test_start_up_is_shown_before_training(tmp_path: Path) -> None:
-    output = once(write_run(tmp_path, SampleRun().start().events))
+    output = once(write_run(tmp_path, SampleRun().start().events), is_running=True)
     assert re.search(r"starting Ray +2\.9 s", output)
 
 
@@ -97,21 +98,36 @@ def test_the_time_left_is_shown_while_the_run_is_going() -> None:
     assert "left" not in drawn(finished_run())
 
 
-def test_a_directory_without_an_event_log_is_rejected(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=rf"{tmp_path} is not a run directory: it contains no {FILE_NAME}"):
-        watch(tmp_path)
+def test_a_run_without_driver_and_end_was_killed_at_its_last_event(tmp_path: Path) -> None:
+    cut = SampleRun().start().train(1, 115).events
+    output = drawn(cut, seconds_later=3600, is_running=False)
+    assert re.search(rf"^{NAME}  killed  \d+\.\d s$", output, re.MULTILINE)
+    assert "left" not in output
+    assert re.search(r"starting Ray +2\.9 s", drawn(SampleRun().start().events, seconds_later=9, is_running=False))
+    write_run(tmp_path, cut)
+    assert watch(tmp_path, is_running=lambda: False, stream=io.StringIO()) == "killed"
 
 
-def test_the_monitor_ends_when_the_run_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_watched_before_its_first_event(tmp_path: Path) -> None:
+    for _ in range(2):
+        assert once(tmp_path, is_running=True) == "no events yet: the driver starts\n"
+        assert once(tmp_path) == "no events: the driver did not start the run\n"
+        write_run(tmp_path, [])
+
+
+def test_the_monitor_ends_when_the_driver_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("observability.monitor._POLL_SECONDS", 0.02)
     write_run(tmp_path, SampleRun().start().train(1, 40).events)
-    stream = io.StringIO()
-    watching = threading.Thread(target=watch, args=(tmp_path,), kwargs={"stream": stream})
+    stream, is_over = io.StringIO(), threading.Event()
+    arguments = {"is_running": lambda: not is_over.is_set(), "stream": stream}
+    watching = threading.Thread(target=watch, args=(tmp_path,), kwargs=arguments)
     watching.start()
     time.sleep(0.1)
-    assert watching.is_alive()
     with RunLogWriter(tmp_path) as log:
         log.write(RunEnded(status="interrupted", step=40))
+    time.sleep(0.1)
+    assert watching.is_alive(), "the driver writes the report, and sends the run to MLflow"
+    is_over.set()
     watching.join(timeout=60)
     assert not watching.is_alive()
     assert "interrupted" in stream.getvalue()
@@ -123,7 +139,7 @@ def test_ctrl_c_ends_the_monitor_and_does_not_touch_the_run(tmp_path: Path) -> N
     terminal, screen = pty.openpty()
     # A shell starts background jobs, and so perhaps these tests, with SIGINT ignored.
     program = "import pathlib, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)"
-    program += "; from observability.monitor import watch; watch(pathlib.Path(sys.argv[1]))"
+    program += "; from observability.monitor import watch; watch(pathlib.Path(sys.argv[1]), is_running=lambda: True)"
     watching = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=screen, stderr=screen)
     os.close(screen)
     shown = b""

@@ -1,9 +1,10 @@
-"""SIGKILL or a crash of the driver: its ranks die with it, and the resumed run ends in the weights of an uninterrupted one."""
+"""SIGKILL or a crash of the driver: its ranks die with it, its monitor ends, and the resumed run ends in the weights of another."""
 
 from __future__ import annotations
 
 import random
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -14,12 +15,14 @@ from observability.runlog import Event, Phase, Restored, RunEnded, RunStarted, r
 from tests.distribution import RAY
 from tests.engines import report_table
 from tests.engines.ray_cluster import short_folder
-from tests.training.launch.driver import is_commit, train
+from tests.training.launch.driver import ROOT, is_commit, train
 from tests.training.launch.ranks import run_world
+from tests.training.launch.terminal import on_terminal
 from tests.training.objectives.recipes import RECIPES, recipe
 from tests.training.runs import run_alone, small_settings
 from training.callbacks import sample_ledger as ledger
 from training.config.schema import TrainingSettings
+from training.rundir import RunDirectory
 
 Moment = tuple[Callable[[Event], bool], float]
 """An event to wait for, and the longest random delay after it, in seconds."""
@@ -92,6 +95,32 @@ def test_a_driver_that_crashes_shows_its_stack(tmp_path: Path) -> None:
     assert ended.status == -signal.SIGSEGV
     assert "Fatal Python error: Segmentation fault" in ended.err
     assert "supervisor.py" in ended.err
+
+
+def test_the_monitor_of_a_killed_run_says_so_and_ends_and_one_of_a_resumed_run_does_not(tmp_path: Path) -> None:
+    chosen = small_settings(loop={"epochs": 300}, schedule={"name": "constant"})
+    command = [sys.executable, "-m", "training", "monitor", str(tmp_path / "runs" / "run")]
+    for _ in range(
+        2
+    ):  # the second driver resumes, and the monitor starts while the log has no more than the first one's
+        with train(chosen, tmp_path) as driver:
+            while not RunDirectory(driver.run).is_running():
+                assert driver.process.poll() is None, driver.end()
+                time.sleep(0.01)
+            with on_terminal(command, folder=ROOT) as monitor:
+                monitor.wait_until(lambda: b"running" in monitor.output)
+                assert driver.wait_for(is_commit)
+                monitor.wait_until(lambda: b"samples/s" in monitor.output)
+                assert monitor.process.poll() is None
+                driver.kill()
+                assert monitor.end() == 0
+        shown = monitor.output.decode()
+        assert "\x1b[31mkilled\x1b[0m" in shown
+        cause = (
+            "cause: the driver of run run ended without a message: it was killed, or its machine was lost\r\n  remedy: "
+        )
+        assert f"run run: killed\r\n{cause}" in shown
+        assert shown.endswith(f"\r\n  resume: make resume NAME={driver.run}\r\n")
 
 
 @pytest.mark.long
