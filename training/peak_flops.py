@@ -1,8 +1,8 @@
 """The FLOP/s that a GPU can reach: the dense figures of NVIDIA's data sheets, by number format.
 
-Sources: NVIDIA's data sheets of T4 (2019), A10G (published by AWS), L4, L40S, A100, H100, H200, and the specifications of HGX B200 and
-B300. Figures that a sheet gives with sparsity are halved. MFU is the model's FLOP/s as a share of this peak (PaLM, arXiv:2204.02311,
-appendix B).
+Sources: NVIDIA's data sheets of T4 (951643), A10G (which AWS publishes), L4, L40S, A100, H100 (PCIe: an earlier edition) and H200; for B200
+and B300 an eighth of the specifications of HGX B200 and B300. Figures that a sheet gives with sparsity alone are halved. MFU is the model's
+FLOP/s as a share of this peak (PaLM, arXiv:2204.02311, appendix B).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PEAKS: dict[tuple[str, ...], PeakRates] = {
     ("L4",): PeakRates(fp32=30.3, tf32=60, fp16=121, bf16=121, fp8=242.5),
     ("L40S",): PeakRates(fp32=91.6, tf32=183, fp16=362, bf16=362, fp8=733),
     ("A100",): PeakRates(fp32=19.5, tf32=156, fp16=312, bf16=312, fp8=None),
-    ("H100", "PCIe"): PeakRates(fp32=51, tf32=378, fp16=756, bf16=756, fp8=1513),
+    ("H100", "PCIe"): PeakRates(fp32=51, tf32=378, fp16=756.5, bf16=756.5, fp8=1513),
     ("H100", "NVL"): PeakRates(fp32=60, tf32=417.5, fp16=835.5, bf16=835.5, fp8=1670.5),
     ("H100",): PeakRates(fp32=67, tf32=494.5, fp16=989.5, bf16=989.5, fp8=1979),
     ("H200", "NVL"): PeakRates(fp32=60, tf32=417.5, fp16=835.5, bf16=835.5, fp8=1670.5),

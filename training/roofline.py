@@ -27,13 +27,13 @@ MEMORY_GB_PER_SECOND: Final[Mapping[str, float]] = {
     "A100 80 GB": 2039,
     "H100": 3350,
     "H200": 4800,
-    "B200": 8000,
-    "B300": 8000,
+    "B200": 7700,
+    "B300": 7700,
 }
 """Memory bandwidth of a GPU in 10^9 bytes per second.
 
-Sources: NVIDIA's data sheets of T4 (2019), L4, L40S, A100 (SXM), H100 (SXM) and H200 (SXM), and the specifications of HGX B200 and B300,
-which say "up to". A10G has that of the A10's data sheet."""
+Sources: NVIDIA's data sheets of T4 (951643), A10G (which AWS publishes), L4, L40S, A100 (SXM), H100 (SXM) and H200 (SXM); for B200 and B300
+table 3, HGX B300 and B200, of NVIDIA's "Blackwell Architecture Technical Brief" V2.1, where other pages say "up to 8 TB/s"."""
 
 _A100: Final = "A100"
 _BUFFER_BYTES: Final = 1e9
