@@ -12,7 +12,7 @@ import pytest
 from infra.spec.release import RELEASE_FILE, ReleaseManifest, load_release
 from infra.spec.section import validate
 from infra.spec.yaml_text import parse
-from tests.docs.workflows import GITHUB, ROOT, WORKFLOWS
+from tests.docs.workflows import GITHUB, GITLAB, ROOT, WORKFLOWS, load
 
 SETTINGS: dict[str, Any] = json.loads((GITHUB / "renovate.json").read_text(encoding="utf-8"))
 BY_COMMAND = {
@@ -161,6 +161,16 @@ def test_the_pulumi_cli_of_the_workflows_is_found() -> None:
     ]
     assert {pin.name for pin in found} == {"pulumi-cli"}
     assert len(found) == 2
+
+
+def test_images_of_the_pipeline_for_gitlab_are_pinned_and_keep_their_python() -> None:
+    assert "docker:pinDigests" in SETTINGS["extends"]
+    rules = [rule for rule in SETTINGS["packageRules"] if "gitlabci" in rule.get("matchManagers", [])]
+    assert [rule["matchDepNames"] for rule in rules] == [["python"]]
+    name, _, tag = load(GITLAB)["default"]["image"].partition("@")[0].partition(":")
+    assert name == "python"
+    allowed = rules[0]["allowedVersions"].strip("/")
+    assert [version for version in (tag, "3.12-bookworm", "3.11-trixie") if re.search(allowed, version)] == [tag]
 
 
 def test_the_expressions_need_no_more_than_renovate_has() -> None:

@@ -45,6 +45,9 @@ WRITES = {
 }
 """What the token of a job may write, where it may write anything."""
 
+WITHOUT_DIGEST = {"pulumi/pulumi-python-3.12"}
+"""Images of the pipeline whose digest Renovate has yet to add."""
+
 _USES = re.compile(r"^\s*(?:- )?uses: (?P<action>\S+?)(?:@(?P<version>\S+))?(?: # (?P<comment>.*))?$", re.MULTILINE)
 _WITH_STEPS = [job for job in jobs() if job.steps]
 
@@ -173,6 +176,14 @@ def test_a_make_command_of_the_guide_exists_with_its_variables(typed: str) -> No
     assert [*problems_of(typed)] == []
 
 
+def test_the_images_of_the_pipeline_are_pinned() -> None:
+    named = [load(GITLAB)["default"]["image"], *(job["image"] for job in pipeline_jobs().values() if "image" in job)]
+    images = [re.fullmatch(r"([\w./-]+):[\w.-]+(@sha256:[0-9a-f]{64})?", image) for image in named]
+    assert len(images) == 2
+    assert {image[1] for image in images if image and image[2] is None} <= WITHOUT_DIGEST
+    assert None not in images
+
+
 def test_the_pipeline_lints_tests_previews_and_builds_within_a_time_limit() -> None:
     content = load(GITLAB)
     assert {*pipeline_jobs()} == {"lint", "test", "preview", "images"}
@@ -185,7 +196,7 @@ def test_the_pulumi_cli_is_the_version_of_its_sdk() -> None:
     (version,) = re.findall(r"^pulumi==(\S+)", lock, re.MULTILINE)
     installing = [step for job in jobs() for step in job.uses("pulumi/actions")]
     assert {step["with"]["pulumi-version"] for step in installing} == {version}
-    assert pipeline_jobs()["preview"]["image"].endswith(f":{version}")
+    assert pipeline_jobs()["preview"]["image"].partition("@")[0].endswith(f":{version}")
 
 
 def test_an_image_is_attested_only_by_the_run_that_pushed_it() -> None:
