@@ -100,9 +100,8 @@ def test_a_driver_that_crashes_shows_its_stack(tmp_path: Path) -> None:
 def test_the_monitor_of_a_killed_run_says_so_and_ends_and_one_of_a_resumed_run_does_not(tmp_path: Path) -> None:
     chosen = small_settings(loop={"epochs": 300}, schedule={"name": "constant"})
     command = [sys.executable, "-m", "training", "monitor", str(tmp_path / "runs" / "run")]
-    for _ in range(
-        2
-    ):  # the second driver resumes, and the monitor starts while the log has no more than the first one's
+    # The second driver resumes, and the monitor starts while the log has no more than the first one's.
+    for _ in range(2):
         with train(chosen, tmp_path) as driver:
             while not RunDirectory(driver.run).is_running():
                 assert driver.process.poll() is None, driver.end()
@@ -116,10 +115,8 @@ def test_the_monitor_of_a_killed_run_says_so_and_ends_and_one_of_a_resumed_run_d
                 assert monitor.end() == 0
         shown = monitor.output.decode()
         assert "\x1b[31mkilled\x1b[0m" in shown
-        cause = (
-            "cause: the driver of run run ended without a message: it was killed, or its machine was lost\r\n  remedy: "
-        )
-        assert f"run run: killed\r\n{cause}" in shown
+        cause = "cause: the driver of run run ended without a message: it was killed, or its machine was lost"
+        assert f"run run: killed\r\n{cause}\r\n  remedy: " in shown
         assert shown.endswith(f"\r\n  resume: make resume NAME={driver.run}\r\n")
 
 
