@@ -185,11 +185,6 @@ class RunHistory:
         return self.started.run if self.started else ""
 
     @property
-    def status(self) -> str:
-        """`running`, `done`, `interrupted` or `failed`."""
-        return self.ended.status if self.ended else "running"
-
-    @property
     def last_step(self) -> int:
         """Number of the newest step."""
         if self.steps:

@@ -344,7 +344,8 @@ def report(options: RunOptions) -> ExitStatus:
     """Regenerate a run's report."""
     from observability.report import write_report
 
-    print(write_report(_chosen(options).path))
+    run = _chosen(options)
+    print(write_report(run.path, is_running=run.is_running()))
     return ExitStatus.DONE
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from observability.history import RunHistory
+from observability.history import RunHistory, state_of
 from observability.quantities import duration, money, percent
 from observability.report import facts
 from observability.report.plots import draw_plots
@@ -17,8 +17,12 @@ from observability.runlog import FILE_NAME, read_all
 REPORT_FILE = "report.html"
 
 
-def write_report(run_directory: Path) -> Path:
+def write_report(run_directory: Path, *, is_running: bool = False) -> Path:
     """Write the report of a run from its event log; the run may still be going.
+
+    Args:
+        run_directory: the run's directory.
+        is_running: whether a driver goes on with the run; the one that writes its last report does not.
 
     Returns:
         Path of `report.html` in the run directory, which is replaced atomically.
@@ -28,15 +32,15 @@ def write_report(run_directory: Path) -> Path:
     """
     if not (run_directory / FILE_NAME).exists():
         raise FileNotFoundError(f"{run_directory} is not a run directory: it contains no {FILE_NAME}")
-    html = render(RunHistory.from_events(read_all(run_directory)), run_directory)
+    html = render(RunHistory.from_events(read_all(run_directory)), run_directory, is_running=is_running)
     return write_page(run_directory, html)
 
 
-def render(history: RunHistory, run_directory: Path) -> str:
+def render(history: RunHistory, run_directory: Path, *, is_running: bool) -> str:
     """Render the page as HTML."""
     return template("report.html.j2").render(
         name=history.name,
-        status=history.status,
+        status=state_of(history.ended, is_running=is_running),
         message=history.ended.message if history.ended else "",
         headline=facts.headline_figures(history),
         run=facts.run_rows(history, run_directory),

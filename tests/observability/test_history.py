@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from observability.history import PARTS, RunHistory, part_seconds
+from observability.history import PARTS, RunHistory, part_seconds, state_of
 from observability.runlog import (
     CheckpointUploaded,
     Evaluated,
@@ -23,7 +23,8 @@ from tests.observability.sample_run import START, SampleRun, finished_run, resta
 
 def test_a_finished_run_has_the_state_of_its_events() -> None:
     history = RunHistory.from_events(finished_run())
-    assert history.status == "done"
+    assert history.ended is not None
+    assert history.ended.status == "done"
     assert history.last_step == 230
     assert history.epochs == 10
     assert history.restarts == []
@@ -85,8 +86,10 @@ def test_the_pause_between_a_stop_and_a_resume_is_not_wall_time() -> None:
 
 def test_a_resumed_run_is_running_again() -> None:
     run = SampleRun().start().train(1, 50).interrupt(50)
-    assert RunHistory.from_events(run.events).status == "interrupted"
-    assert RunHistory.from_events(run.start().events).status == "running"
+    assert state_of(RunHistory.from_events(run.events).ended, is_running=False) == "interrupted"
+    resumed = RunHistory.from_events(run.start().events).ended
+    assert state_of(resumed, is_running=True) == "running"
+    assert state_of(resumed, is_running=False) == "killed"
 
 
 def test_the_wall_time_of_a_run_that_is_still_going_reaches_to_now() -> None:

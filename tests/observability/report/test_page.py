@@ -32,9 +32,9 @@ class RunPage(Page):
         return [key for key in self.ids if key in ALL_PLOTS]
 
 
-def page_of(folder: Path, events: list[Event]) -> RunPage:
+def page_of(folder: Path, events: list[Event], *, is_running: bool = False) -> RunPage:
     """The report of a run with these events."""
-    return RunPage(write_report(write_run(folder, events)).read_text(encoding="utf-8"))
+    return RunPage(write_report(write_run(folder, events), is_running=is_running).read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
@@ -152,9 +152,11 @@ def test_only_the_newest_checkpoints_are_listed(tmp_path: Path) -> None:
 
 
 def test_a_run_that_is_still_going_is_reported(tmp_path: Path) -> None:
-    page = page_of(tmp_path, SampleRun().start().train(1, 40).events)
-    assert "running" in page.text
+    events = SampleRun().start().train(1, 40).events
+    page = page_of(tmp_path, events, is_running=True)
+    assert ">running<" in page.html
     assert page.plots == [key for key in ALL_PLOTS if key != "checkpoints"]
+    assert ">killed<" in page_of(tmp_path, events).html
 
 
 def test_a_run_of_one_step_has_its_plots(tmp_path: Path) -> None:
