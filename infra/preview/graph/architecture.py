@@ -1,4 +1,4 @@
-"""The architecture of a recording, for the picture: zones, node groups, stores and identities."""
+"""The architecture of a recording, for the picture: zones, node groups, stores, identities, and the cluster's contents."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from operator import itemgetter
 
+from infra.preview.graph import connections
+from infra.preview.graph.connections import Edge
+from infra.preview.graph.contents import Contents, contents_of
 from infra.preview.recorded_outputs import physical_id
 from infra.preview.recording import Recording, Resource
 from infra.spec.catalog import Catalog
@@ -31,6 +34,10 @@ _POD_IDENTITY = "aws:eks/podIdentityAssociation:PodIdentityAssociation"
 _VERSIONING = "aws:s3/bucketVersioning:BucketVersioning"
 _EFS_BACKUP = "aws:efs/backupPolicy:BackupPolicy"
 _KEY = "aws:kms/key:Key"
+_TOPIC = "aws:sns/topic:Topic"
+_LOG_GROUP = "aws:cloudwatch/logGroup:LogGroup"
+_INGRESS = "kubernetes:networking.k8s.io/v1:Ingress"
+_ALB = "alb.ingress.kubernetes.io"
 
 
 @dataclass(frozen=True)
@@ -70,12 +77,13 @@ class Group:
 
 @dataclass(frozen=True)
 class Store:
-    """A stateful resource: service, name, description, and whether Pulumi protects it."""
+    """A resource that pods use: service, name, description, whether Pulumi protects it, and its URN."""
 
     service: str
     name: str
     facts: str
     is_protected: bool
+    urn: str
 
 
 @dataclass(frozen=True)
@@ -88,7 +96,14 @@ class Workload:
 
 @dataclass(frozen=True, kw_only=True)
 class Architecture:
-    """All that the picture shows."""
+    """All that the picture shows.
+
+    Attributes:
+        services: topics and log groups that the cluster uses, and load balancers that lead to it.
+        contents: what runs on the cluster.
+        paths: which namespaces reach each other.
+        uses: which namespaces use which stores and services, and which a load balancer leads to.
+    """
 
     cluster: str
     vpc: str
@@ -100,6 +115,10 @@ class Architecture:
     stores: tuple[Store, ...]
     workloads: tuple[Workload, ...]
     keys: tuple[str, ...]
+    services: tuple[Store, ...]
+    contents: Contents
+    paths: frozenset[Edge]
+    uses: frozenset[Edge]
 
 
 def architecture_of(settings: StackSettings, recording: Recording, catalog: Catalog) -> Architecture:
@@ -109,6 +128,10 @@ def architecture_of(settings: StackSettings, recording: Recording, catalog: Cata
     order = {zone.name: index for index, zone in enumerate(zones)}
     ranges = ", ".join(map(str, settings.network.vpc_cidrs.values()))
     existing = settings.network.existing
+    stores, services = tuple(_stores(recording)), tuple(_services(recording))
+    uses = connections.to_aws(recording, {one.urn for one in (*stores, *services)})
+    uses |= connections.from_load_balancers(recording)
+    used = {urn for edge in uses for urn in (edge.source, edge.target)}
     return Architecture(
         cluster=recording.outputs["cluster"]["name"],
         vpc=f"VPC {ranges}" if existing is None else f"Existing VPC {existing.vpc_id}, {ranges}",
@@ -117,9 +140,13 @@ def architecture_of(settings: StackSettings, recording: Recording, catalog: Cata
         zones=zones,
         endpoints=tuple(sorted(one.name for one in recording.of_type(_ENDPOINT))),
         groups=tuple(_groups(recording, catalog, subnets, order)),
-        stores=tuple(_stores(recording)),
+        stores=stores,
         workloads=tuple(_workloads(recording)),
         keys=tuple(sorted(one.name for one in recording.of_type(_KEY))),
+        services=tuple(one for one in services if one.urn in used),
+        contents=contents_of(recording),
+        paths=connections.between_namespaces(recording),
+        uses=uses,
     )
 
 
@@ -191,11 +218,11 @@ def _stores(recording: Recording) -> Iterator[Store]:
     for one in recording.of_type(_BUCKET):
         emptied = "emptied on destroy" if one.properties.get("forceDestroy") else ""
         words = filter(None, ("versioned" if one.urn in versioned else "", emptied))
-        yield Store("S3", one.name, ", ".join(words), one.protect)
+        yield Store("S3", one.name, ", ".join(words), one.protect, one.urn)
     backed_up = {urn for one in recording.of_type(_EFS_BACKUP) for urn in one.property_dependencies["fileSystemId"]}
     for one in recording.of_type(_FILE_SYSTEM):
         backup = ", in AWS Backup" if one.urn in backed_up else ""
-        yield Store("EFS", one.name, f"{one.properties['throughputMode']} throughput{backup}", one.protect)
+        yield Store("EFS", one.name, f"{one.properties['throughputMode']} throughput{backup}", one.protect, one.urn)
     links = {
         urn: link.properties["dataRepositoryPath"]
         for link in recording.of_type(_LINK)
@@ -203,17 +230,28 @@ def _stores(recording: Recording) -> Iterator[Store]:
     }
     for one in recording.of_type(_LUSTRE):
         facts = f"{one.properties['storageCapacity']} GiB, {one.properties['deploymentType']}, one zone"
-        yield Store("FSx", one.name, f"{facts},\nshows {links[one.urn]}", one.protect)
+        yield Store("FSx", one.name, f"{facts},\nshows {links[one.urn]}", one.protect, one.urn)
     for one in recording.of_type(_DATABASE):
         copies = "standby in another zone" if one.properties.get("multiAz") else "one zone"
         days = one.properties.get("backupRetentionPeriod")
         facts = f"PostgreSQL {one.properties['engineVersion']}, {one.properties['instanceClass']}"
         backups = f"{days} d of backups" if days else "no backups"
-        yield Store("RDS", one.name, f"{facts},\n{copies}, {backups}", one.protect)
+        yield Store("RDS", one.name, f"{facts},\n{copies}, {backups}", one.protect, one.urn)
     for one in recording.of_type(_REPOSITORY):
         tags = f"{one.properties['imageTagMutability'].lower()} tags"
         scan = ", scanned on push" if one.properties["imageScanningConfiguration"]["scanOnPush"] else ""
-        yield Store("ECR", one.name, f"{tags}{scan}", one.protect)
+        yield Store("ECR", one.name, f"{tags}{scan}", one.protect, one.urn)
+
+
+def _services(recording: Recording) -> Iterator[Store]:
+    for one in recording.of_type(_TOPIC):
+        yield Store("SNS", one.name, "topic", one.protect, one.urn)
+    for one in recording.of_type(_LOG_GROUP):
+        yield Store("Logs", one.name, f"CloudWatch, kept {one.properties['retentionInDays']} d", one.protect, one.urn)
+    for one in recording.of_type(_INGRESS):
+        notes = one.properties["metadata"]["annotations"]
+        name, scheme = notes[f"{_ALB}/load-balancer-name"], notes[f"{_ALB}/scheme"]
+        yield Store("ALB", name, scheme, one.protect, one.urn)
 
 
 def _workloads(recording: Recording) -> Iterator[Workload]:
