@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
 from operator import itemgetter
@@ -102,6 +102,7 @@ class Architecture:
         services: topics and log groups that the cluster uses, and load balancers that lead to it.
         contents: what runs on the cluster.
         paths: which namespaces reach each other.
+        callers: the programs that take these paths, by namespace, where not every pod may.
         uses: which namespaces use which stores and services, and which a load balancer leads to.
     """
 
@@ -118,6 +119,7 @@ class Architecture:
     services: tuple[Store, ...]
     contents: Contents
     paths: frozenset[Edge]
+    callers: Mapping[str, str]
     uses: frozenset[Edge]
 
 
@@ -146,6 +148,7 @@ def architecture_of(settings: StackSettings, recording: Recording, catalog: Cata
         services=tuple(one for one in services if one.urn in used),
         contents=contents_of(recording),
         paths=connections.between_namespaces(recording),
+        callers=connections.callers(recording),
         uses=uses,
     )
 

@@ -15,9 +15,6 @@ TITLE_SIZE, FACTS_SIZE = 8.0, 7.0
 TITLE_HEIGHT, LINE_HEIGHT = 2.2, 1.75
 MARGIN = 1.2
 NAME_WIDTH = 19.0
-FRAME_HEIGHT = 4.2
-"""Height of the title of the frame around the teams."""
-
 _GAP = 1.0
 _WIDEST_BOX = 44.0
 
@@ -57,27 +54,31 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
-    """The frame around the rows of the teams."""
+    """The frame around the rows of the teams: its title, the lines under it, and where it stands."""
 
     title: str
+    facts: tuple[str, ...]
     top: float
     height: float
 
 
 def rows_of(contents: Contents, width: float) -> tuple[tuple[Row, ...], Frame | None, float]:
     """The rows of a cluster with this width, the frame around the teams, and the height of all."""
+    title = ", ".join(title for title, _ in contents.cohorts)
+    facts = wrapped("; ".join(facts for _, facts in contents.cohorts), width, size=FACTS_SIZE)
+    teams = [one for one in contents.namespaces if one.is_team]
     rows: list[Row] = []
-    y, start, end = 0.0, None, 0.0
+    y = start = 0.0
+    frame = None
     for namespace in (*contents.namespaces, contents.cluster_wide):
-        framed = bool(contents.cohort) and namespace.is_team
-        if framed and start is None:
-            start, y = y, y + FRAME_HEIGHT
-        if start is not None and not framed and end == 0.0:
-            end, y = y, y + MARGIN
+        if teams and namespace is teams[0]:
+            start, y = y, y + MARGIN + TITLE_HEIGHT + len(facts) * LINE_HEIGHT + MARGIN
         row = _row(namespace, y, width)
         rows.append(row)
         y += row.height + _GAP
-    frame = None if start is None else Frame(title=contents.cohort, top=start, height=end - start)
+        if teams and namespace is teams[-1]:
+            frame = Frame(title=title, facts=facts, top=start, height=y - start)
+            y += MARGIN
     return tuple(rows), frame, y - _GAP
 
 

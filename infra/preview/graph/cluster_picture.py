@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
+from math import inf
 
 from infra.preview.graph import cluster_layout as layout
 from infra.preview.graph.architecture import Architecture, Store
@@ -10,7 +12,7 @@ from infra.preview.graph.aws_picture import SIDE_LEFT, SIDE_WIDTH
 from infra.preview.graph.cluster_layout import PlacedBox, Row
 from infra.preview.graph.connections import bundled
 from infra.preview.graph.contents import Style
-from infra.preview.graph.sheet import FAINT, GUARD, LINE, Sheet, text_width
+from infra.preview.graph.sheet import FAINT, GUARD, LINE, Sheet, text_width, wrapped
 from infra.preview.graph.wiring import Wire, wires_of
 
 _CLUSTER, _FRAME, _NAMESPACE, _TEAM = "#f4f7fa", "#e6f1e6", "#ffffff", "#f6fbf6"
@@ -26,6 +28,9 @@ _COLORS = ("#2f6db5", "#b3541e", "#2e8b57", "#8e44ad", "#c0392b", "#00838f", "#6
 
 _LEFT, _RIGHT = 3.0, 103.0
 _ROWS_LEFT, _ROWS_WIDTH = 11.0, 88.5
+_PITCH = 1.3
+"""Distance between the tracks of a channel."""
+
 _HEADING_HEIGHT, _CAPTION_HEIGHT = 6.0, 4.2
 
 
@@ -42,7 +47,7 @@ class ClusterPicture:
         self._top = top
         self._rows, self._frame, rows_height = layout.rows_of(facts.contents, _ROWS_WIDTH)
         self._inside = top - _HEADING_HEIGHT - _CAPTION_HEIGHT
-        side = (*facts.stores, *facts.services)
+        side = _in_order_of_use(facts, self._rows)
         self._stores = dict(zip(side, _store_tops(side, self._inside, rows_height), strict=True))
         lowest = min((y - _height(store) for store, y in self._stores.items()), default=self._inside)
         self.bottom = min(self._inside - rows_height - 1.5, lowest) - 3.0
@@ -54,20 +59,22 @@ class ClusterPicture:
         for row in self._rows:
             self._row(sheet, row)
         self._draw_stores(sheet)
-        spans = {row.namespace.name: self._span(row) for row in self._rows if row.namespace.name}
+        colors = cycle(_COLORS)
+        spans = {row.namespace.name: self._span(row) for row in self._rows}
         for wire in wires_of(bundled(self._facts.paths), spans):
-            _draw_wire(sheet, wire, trunk=_ROWS_LEFT - 1.6 - wire.track * 1.3, sides={}, rows=_ROWS_LEFT)
+            trunk = _ROWS_LEFT - 1.8 - wire.track * _PITCH
+            _draw_wire(sheet, wire, trunk=trunk, rows=_ROWS_LEFT, color=next(colors))
         stores = {one.urn: (y - 0.6, y - _height(one) + 0.6) for one, y in self._stores.items()}
-        sides = dict.fromkeys(stores, SIDE_LEFT)
         for wire in wires_of(bundled(self._facts.uses), {**spans, **stores}):
-            rows = _ROWS_LEFT + _ROWS_WIDTH
-            _draw_wire(sheet, wire, trunk=rows + 1.6 + wire.track * 1.3, sides=sides, rows=rows)
+            trunk = _RIGHT + 1.2 + wire.track * _PITCH
+            rows, others = _ROWS_LEFT + _ROWS_WIDTH, dict.fromkeys(stores, SIDE_LEFT)
+            _draw_wire(sheet, wire, trunk=trunk, rows=rows, others=others, color=next(colors))
 
     def _background(self, sheet: Sheet) -> None:
         sheet.text(_LEFT, self._top - 1, "On the cluster", size=11, bold=True)
         x = _LEFT + 18
         for style, words in _LEGEND.items():
-            sheet.box(x, self._top - 3.1, 2, 1.6, fill=_FILLS[style])
+            sheet.box(x, self._top - 3.1, 2, 1.6, fill=_FILLS[style], radius=0.4)
             sheet.text(x + 2.8, self._top - 1.3, words, size=7.5, color=FAINT)
             x += 5 + text_width(words, size=7.5)
         bottom = self.bottom + 3.0
@@ -81,16 +88,24 @@ class ClusterPicture:
         if self._frame is not None:
             y = self._inside - self._frame.top
             sheet.box(_ROWS_LEFT - 1, y - self._frame.height, _ROWS_WIDTH + 2, self._frame.height, fill=_FRAME)
-            sheet.text(_ROWS_LEFT + 1, y - 1.2, self._frame.title, size=8.5, bold=True)
+            sheet.text(_ROWS_LEFT + 1, y - layout.MARGIN, self._frame.title, size=8.5, bold=True)
+            for index, line in enumerate(self._frame.facts):
+                below = y - layout.MARGIN - layout.TITLE_HEIGHT - index * layout.LINE_HEIGHT
+                sheet.text(_ROWS_LEFT + 1, below, line, size=layout.FACTS_SIZE, color=FAINT)
 
     def _row(self, sheet: Sheet, row: Row) -> None:
         namespace, top = row.namespace, self._inside - row.top
         fill = _TEAM if namespace.is_team else _NAMESPACE
         sheet.box(_ROWS_LEFT, top - row.height, _ROWS_WIDTH, row.height, fill=fill)
-        name = namespace.name or "in no namespace"
+        name = namespace.name or "cluster-wide"
         size = min(9.5, 9.5 * (layout.NAME_WIDTH - 3) / text_width(name, size=9.5, bold=True))
         sheet.text(_ROWS_LEFT + 1.5, top - layout.MARGIN, name, size=size, bold=True)
-        sheet.text(_ROWS_LEFT + 1.5, top - layout.MARGIN - 2.6, namespace.facts, size=7, color=FAINT)
+        callers = self._facts.callers.get(namespace.name)
+        lines = filter(None, (namespace.facts, f"reaching others: {callers}" if callers else ""))
+        words = [part for line in lines for part in wrapped(line, layout.NAME_WIDTH - 3, size=layout.FACTS_SIZE)]
+        for index, line in enumerate(words):
+            y = top - layout.MARGIN - 2.6 - index * layout.LINE_HEIGHT
+            sheet.text(_ROWS_LEFT + 1.5, y, line, size=layout.FACTS_SIZE, color=FAINT)
         for placed in row.boxes:
             _draw_box(sheet, placed, top)
         for index, line in enumerate(row.counts):
@@ -118,10 +133,24 @@ def _height(store: Store) -> float:
     return 4.0 + 2.2 * store.facts.count("\n")
 
 
+def _in_order_of_use(facts: Architecture, rows: Sequence[Row]) -> list[Store]:
+    """Stores beside the rows that use them, which keeps the lines short; those that no row uses come last."""
+    middles = {row.namespace.name: row.top + row.height / 2 for row in rows}
+
+    def place(store: Store) -> float:
+        ends = {
+            end for edge in facts.uses if store.urn in (edge.source, edge.target) for end in (edge.source, edge.target)
+        }
+        users = [middles[end] for end in ends if end in middles]
+        return sum(users) / len(users) if users else inf
+
+    return sorted((*facts.stores, *facts.services), key=place)
+
+
 def _store_tops(stores: Sequence[Store], top: float, height: float) -> list[float]:
     """Upper edges of the stores, spread over the height of the rows."""
     free = height - sum(map(_height, stores))
-    gap = min(max(free / max(len(stores), 1), 0.9), 4.0)
+    gap = max(free / max(len(stores) - 1, 1), 0.9)
     tops, y = [], top
     for store in stores:
         tops.append(y)
@@ -138,21 +167,24 @@ def _draw_box(sheet: Sheet, placed: PlacedBox, top: float) -> None:
         sheet.text(x + layout.MARGIN, below, line, size=layout.FACTS_SIZE, color=FAINT)
 
 
-def _draw_wire(sheet: Sheet, wire: Wire, *, trunk: float, sides: Mapping[str, float], rows: float) -> None:
-    """A bundle with a vertical line at `trunk`.
+def _draw_wire(
+    sheet: Sheet, wire: Wire, *, trunk: float, rows: float, color: str, others: Mapping[str, float] | None = None
+) -> None:
+    """A bundle.
 
     Args:
         sheet: where to draw.
-        wire: the bundle.
+        wire: the bundle with its branches.
         trunk: x of the vertical line.
-        sides: x of the edge of each end that is no row.
         rows: x of the edge of the rows.
+        color: colour of all its lines.
+        others: x of the edges of ends that are no rows.
     """
-    color = _COLORS[sum(map(ord, "".join(wire.bundle.sources))) % len(_COLORS)]
+    edges = others or {}
     branches = (*wire.sources, *wire.targets)
     sheet.path([(trunk, min(branches)), (trunk, max(branches))], color=color)
     for source, y in zip(wire.bundle.sources, wire.sources, strict=True):
-        sheet.path([(sides.get(source, rows), y), (trunk, y)], color=color)
-        sheet.dot(sides.get(source, rows), y, color=color)
+        sheet.path([(edges.get(source, rows), y), (trunk, y)], color=color)
+        sheet.dot(edges.get(source, rows), y, color=color)
     for target, y in zip(wire.bundle.targets, wire.targets, strict=True):
-        sheet.arrow((trunk, y), (sides.get(target, rows), y), color=color)
+        sheet.arrow((trunk, y), (edges.get(target, rows), y), color=color)

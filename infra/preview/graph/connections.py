@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from infra.preview.graph.contents import namespace_of
@@ -13,6 +13,7 @@ _INGRESS = "kubernetes:networking.k8s.io/v1:Ingress"
 _POD_IDENTITY = "aws:eks/podIdentityAssociation:PodIdentityAssociation"
 _ROLE_POLICY = "aws:iam/rolePolicy:RolePolicy"
 _NAMESPACE_LABEL = "kubernetes.io/metadata.name"
+_APP_LABEL = "app.kubernetes.io/name"
 _DNS = 53
 
 
@@ -34,15 +35,25 @@ class Bundle:
 
 def between_namespaces(recording: Recording) -> frozenset[Edge]:
     """What network policies let each namespace reach in others, except DNS, which all of them may ask."""
-    return frozenset(
-        Edge(own, other)
-        for policy in recording.of_type(_NETWORK_POLICY)
-        for own in [namespace_of(policy)]
-        for rule in policy.properties["spec"].get("egress") or ()
-        if {port["port"] for port in rule.get("ports") or ()} != {_DNS}
-        for other in _namespaces(rule.get("to") or ())
-        if other != own
-    )
+    return frozenset(edge for policy in recording.of_type(_NETWORK_POLICY) for edge in _allowed(policy))
+
+
+def callers(recording: Recording) -> Mapping[str, str]:
+    """The programs that reach other namespaces, by namespace; none for one in which any pod may."""
+    found: dict[str, set[str]] = {}
+    for policy in recording.of_type(_NETWORK_POLICY):
+        if any(_allowed(policy)):
+            selected = policy.properties["spec"]["podSelector"].get("matchLabels", {})
+            found.setdefault(namespace_of(policy), set()).add(selected.get(_APP_LABEL, ""))
+    return {namespace: ", ".join(sorted(names)) for namespace, names in found.items() if "" not in names}
+
+
+def _allowed(policy: Resource) -> Iterator[Edge]:
+    """The edges of a network policy."""
+    own = namespace_of(policy)
+    for rule in policy.properties["spec"].get("egress") or ():
+        if {port["port"] for port in rule.get("ports") or ()} != {_DNS}:
+            yield from (Edge(own, other) for other in _namespaces(rule.get("to") or ()) if other != own)
 
 
 def _namespaces(peers: Iterable[dict[str, dict[str, dict[str, str]]]]) -> Iterator[str]:

@@ -71,13 +71,13 @@ class Contents:
     Attributes:
         cluster_wide: objects that are in no namespace.
         namespaces: in the order in which they are drawn; those of the teams are neighbours.
-        cohort: text of the frame around the teams; empty without teams.
+        cohorts: title and facts of the frame around the teams, for each cohort; none without queues.
         urns: resources that the frame shows.
     """
 
     cluster_wide: Namespace
     namespaces: tuple[Namespace, ...]
-    cohort: str
+    cohorts: tuple[tuple[str, str], ...]
     urns: tuple[str, ...]
 
 
@@ -109,7 +109,7 @@ def contents_of(recording: Recording) -> Contents:
     return Contents(
         cluster_wide=next(one for one in found if not one.name),
         namespaces=tuple(namespaces),
-        cohort="; ".join(map(shown.cohort_facts, cohorts)),
+        cohorts=tuple((f"Cohort {shown.name_of(one)}", shown.cohort_facts(one)) for one in cohorts),
         urns=tuple(sorted(framed)),
     )
 
@@ -149,8 +149,8 @@ def _boxes(members: list[Resource], queues: Mapping[str, Resource]) -> Iterator[
         yield Box(title=title, facts=shown.chart_facts(chart), style=Style.CHART, urns=(chart.urn,))
     for local in by_kind.get("LocalQueue", ()):
         queue = queues[local.properties["spec"]["clusterQueue"]]
-        names = f"Local queue {shown.name_of(local)} → cluster queue {shown.name_of(queue)}"
-        yield Box(title=names, facts=shown.queue_facts(queue), style=Style.QUEUE, urns=(local.urn, queue.urn))
+        title = f"Local queue {shown.name_of(local)}"
+        yield Box(title=title, facts=shown.queue_facts(queue), style=Style.QUEUE, urns=(local.urn, queue.urn))
     for kind, facts_of in shown.WORKLOADS.items():
         for one in by_kind.get(kind, ()):
             yield Box(title=shown.name_of(one), facts=facts_of(one), style=Style.WORKLOAD, urns=(one.urn,))

@@ -28,6 +28,14 @@ def draw(settings: StackSettings, recording: Recording, file: Path) -> None:
         recording: the environment's graph.
         file: output file; the suffix sets the format, e.g. .svg or .png.
     """
+    figure = figure_of(settings, recording)
+    # No date and a fixed salt for IDs, so that an unchanged stack gives an identical file.
+    with rc_context({"svg.hashsalt": settings.environment.name}):
+        figure.savefig(file, dpi=150, metadata={"Date": None} if file.suffix == ".svg" else None)
+
+
+def figure_of(settings: StackSettings, recording: Recording) -> Figure:
+    """The picture of an environment."""
     facts = architecture_of(settings, recording, load_catalog())
     cluster = ClusterPicture(facts, top=aws_picture.BOTTOM - 2)
     height = _TOP - cluster.bottom
@@ -43,9 +51,7 @@ def draw(settings: StackSettings, recording: Recording, file: Path) -> None:
     aws_picture.draw_identities(sheet, facts.workloads)
     aws_picture.draw_keys(sheet, facts.keys)
     cluster.draw(sheet)
-    # No date and a fixed salt for IDs, so that an unchanged stack gives an identical file.
-    with rc_context({"svg.hashsalt": facts.cluster}):
-        figure.savefig(file, dpi=150, metadata={"Date": None} if file.suffix == ".svg" else None)
+    return figure
 
 
 def _heading(sheet: Sheet, settings: StackSettings, facts: Architecture) -> None:

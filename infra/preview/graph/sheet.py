@@ -14,6 +14,7 @@ LINE, GUARD = "#9fb0be", "#b3541e"
 
 UNITS_PER_INCH = 10.0
 _POINTS_PER_UNIT = 72 / UNITS_PER_INCH
+_HINTING = 1.04
 
 
 class Sheet:
@@ -23,10 +24,19 @@ class Sheet:
         self._axes = axes
 
     def box(
-        self, x: float, y: float, width: float, height: float, *, fill: str, edge: str = LINE, line: float = 1.0
+        self,
+        x: float,
+        y: float,
+        width: float,
+        height: float,
+        *,
+        fill: str,
+        edge: str = LINE,
+        line: float = 1.0,
+        radius: float = 1.0,
     ) -> None:
         """A rounded box from its lower left corner."""
-        style = "round,pad=0,rounding_size=1"
+        style = f"round,pad=0,rounding_size={radius}"
         patch = FancyBboxPatch((x, y), width, height, boxstyle=style, facecolor=fill, edgecolor=edge, linewidth=line)
         self._axes.add_patch(patch)
 
@@ -46,9 +56,9 @@ class Sheet:
         self._axes.text(x, y, text, fontsize=size, fontweight=weight, color=color, ha=align, va="top", linespacing=1.35)
 
     def path(self, points: Sequence[tuple[float, float]], *, color: str) -> None:
-        """A line through these points, under the boxes."""
+        """A line through these points."""
         across, up = zip(*points, strict=True)
-        self._axes.plot(across, up, color=color, linewidth=1.3, solid_joinstyle="round", zorder=0.9)
+        self._axes.plot(across, up, color=color, linewidth=1.3, solid_joinstyle="round", zorder=1.4)
 
     def arrow(self, start: tuple[float, float], end: tuple[float, float], *, color: str) -> None:
         """A line with a head at its end."""
@@ -61,10 +71,10 @@ class Sheet:
 
 
 def text_width(text: str, *, size: float, bold: bool = False) -> float:
-    """Width of a line of text in units of the sheet."""
+    """Width of a line of text in units of the sheet, with the little that hinting adds at low resolution."""
     font = FontProperties(size=size, weight="bold" if bold else "normal")
     points: float = text_to_path.get_text_width_height_descent(text, font, ismath=False)[0]
-    return points / _POINTS_PER_UNIT
+    return points * _HINTING / _POINTS_PER_UNIT
 
 
 def wrapped(text: str, width: float, *, size: float) -> tuple[str, ...]:

@@ -89,7 +89,7 @@ def _alerts(resources: list[Resource]) -> str:
 
 
 SHARED: Mapping[str, tuple[str, Callable[[list[Resource]], str]]] = {
-    "ResourceFlavor": ("Flavors", _names),
+    "ResourceFlavor": ("Flavors, a node group each", _names),
     "Topology": ("Topologies", _names),
     "WorkloadPriorityClass": ("Priorities of jobs", _names),
     "StorageClass": ("Storage classes", _names),
@@ -130,18 +130,18 @@ def _may_borrow(spec: Mapping[str, Any]) -> bool:
 
 
 def queue_facts(queue: Resource) -> str:
-    """The GPUs of a team's queue, and whether it borrows."""
+    """The ClusterQueue that a team's LocalQueue leads to: its GPUs, and whether it borrows more."""
     spec = queue.properties["spec"]
     owned = ", ".join(f"{count} {flavor}" for flavor, count in gpus(spec).items())
-    return f"GPUs: {owned or 'none of its own'}; {'may borrow' if _may_borrow(spec) else 'does not borrow'}"
+    borrows = "may borrow" if _may_borrow(spec) else "does not borrow"
+    return f"Cluster queue {name_of(queue)}, GPUs: {owned or 'none of its own'}; {borrows}"
 
 
 def cohort_facts(cohort: Resource) -> str:
     """What the queues of a cohort share."""
     unowned = ", ".join(f"{count} {flavor}" for flavor, count in gpus(cohort.properties["spec"]).items())
-    return f"Kueue cohort {name_of(cohort)}, lends idle GPUs; " + (
-        f"GPUs of no team: {unowned}" if unowned else "every GPU has a team"
-    )
+    free = f"; GPUs of no team: {unowned}" if unowned else ""
+    return f"its queues lend each other idle GPUs{free}"
 
 
 def claim_facts(claim: Resource, volume: Resource | None) -> str:
