@@ -131,9 +131,10 @@ def architecture_of(settings: StackSettings, recording: Recording, catalog: Cata
     ranges = ", ".join(map(str, settings.network.vpc_cidrs.values()))
     existing = settings.network.existing
     stores, services = tuple(_stores(recording)), tuple(_services(recording))
-    uses = connections.to_aws(recording, {one.urn for one in (*stores, *services)})
-    uses |= connections.from_load_balancers(recording)
-    used = {urn for edge in uses for urn in (edge.source, edge.target)}
+    drawn = {one.urn for one in (*stores, *services)}
+    paths = connections.between_namespaces(recording)
+    uses = connections.to_aws(recording, drawn) | connections.from_load_balancers(recording)
+    used = connections.ends(uses)
     return Architecture(
         cluster=recording.outputs["cluster"]["name"],
         vpc=f"VPC {ranges}" if existing is None else f"Existing VPC {existing.vpc_id}, {ranges}",
@@ -146,8 +147,8 @@ def architecture_of(settings: StackSettings, recording: Recording, catalog: Cata
         workloads=tuple(_workloads(recording)),
         keys=tuple(sorted(one.name for one in recording.of_type(_KEY))),
         services=tuple(one for one in services if one.urn in used),
-        contents=contents_of(recording),
-        paths=connections.between_namespaces(recording),
+        contents=contents_of(recording, named=connections.ends(paths) | used - drawn),
+        paths=paths,
         callers=connections.callers(recording),
         uses=uses,
     )

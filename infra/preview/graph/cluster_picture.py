@@ -7,12 +7,13 @@ from itertools import cycle
 from math import inf
 
 from infra.preview.graph import cluster_layout as layout
+from infra.preview.graph import connections
 from infra.preview.graph.architecture import Architecture, Store
 from infra.preview.graph.aws_picture import SIDE_LEFT, SIDE_WIDTH
 from infra.preview.graph.cluster_layout import PlacedBox, Row
 from infra.preview.graph.connections import bundled
 from infra.preview.graph.contents import Style
-from infra.preview.graph.sheet import FAINT, GUARD, LINE, Sheet, text_width, wrapped
+from infra.preview.graph.sheet import FAINT, GUARD, LINE, Sheet, fitted, text_width, wrapped
 from infra.preview.graph.wiring import Wire, wires_of
 
 _CLUSTER, _FRAME, _NAMESPACE, _TEAM = "#f4f7fa", "#e6f1e6", "#ffffff", "#f6fbf6"
@@ -98,7 +99,7 @@ class ClusterPicture:
         fill = _TEAM if namespace.is_team else _NAMESPACE
         sheet.box(_ROWS_LEFT, top - row.height, _ROWS_WIDTH, row.height, fill=fill)
         name = namespace.name or "cluster-wide"
-        size = min(9.5, 9.5 * (layout.NAME_WIDTH - 3) / text_width(name, size=9.5, bold=True))
+        size = fitted(name, layout.NAME_WIDTH - 3, size=9.5)
         sheet.text(_ROWS_LEFT + 1.5, top - layout.MARGIN, name, size=size, bold=True)
         callers = self._facts.callers.get(namespace.name)
         lines = filter(None, (namespace.facts, f"reaching others: {callers}" if callers else ""))
@@ -138,9 +139,7 @@ def _in_order_of_use(facts: Architecture, rows: Sequence[Row]) -> list[Store]:
     middles = {row.namespace.name: row.top + row.height / 2 for row in rows}
 
     def place(store: Store) -> float:
-        ends = {
-            end for edge in facts.uses if store.urn in (edge.source, edge.target) for end in (edge.source, edge.target)
-        }
+        ends = connections.ends(edge for edge in facts.uses if store.urn in (edge.source, edge.target))
         users = [middles[end] for end in ends if end in middles]
         return sum(users) / len(users) if users else inf
 

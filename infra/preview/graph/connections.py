@@ -88,6 +88,11 @@ def from_load_balancers(recording: Recording) -> frozenset[Edge]:
     return frozenset(Edge(one.urn, namespace_of(one)) for one in recording.of_type(_INGRESS))
 
 
+def ends(edges: Iterable[Edge]) -> frozenset[str]:
+    """All that the edges connect."""
+    return frozenset(end for edge in edges for end in (edge.source, edge.target))
+
+
 def _references(resource: Resource) -> Iterator[str]:
     for urns in resource.property_dependencies.values():
         yield from urns

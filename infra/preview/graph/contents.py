@@ -92,11 +92,16 @@ def namespace_of(resource: Resource) -> str:
     return str(place.get("namespace") or "")
 
 
-def contents_of(recording: Recording) -> Contents:
-    """What runs on the cluster."""
+def contents_of(recording: Recording, *, named: Iterable[str] = ()) -> Contents:
+    """What runs on the cluster.
+
+    Args:
+        recording: the environment's graph.
+        named: namespaces that are shown even if nothing of the stack is in them.
+    """
     objects = [one for one in recording.resources if one.type.startswith(_PREFIX)]
     queues = {shown.name_of(one): one for one in objects if shown.kind_of(one) == "ClusterQueue"}
-    places: dict[str, list[Resource]] = {_CLUSTER_WIDE: []}
+    places: dict[str, list[Resource]] = {name: [] for name in (_CLUSTER_WIDE, *named)}
     homes = _homes(objects)
     for one in objects:
         places.setdefault(homes.get(one.urn) or namespace_of(one), []).append(one)

@@ -37,7 +37,7 @@ def draw(settings: StackSettings, recording: Recording, file: Path) -> None:
 def figure_of(settings: StackSettings, recording: Recording) -> Figure:
     """The picture of an environment."""
     facts = architecture_of(settings, recording, load_catalog())
-    cluster = ClusterPicture(facts, top=aws_picture.BOTTOM - 2)
+    cluster = ClusterPicture(facts, top=aws_picture.bottom_of(facts) - 2)
     height = _TOP - cluster.bottom
     figure = Figure(figsize=(_WIDTH / UNITS_PER_INCH, height / UNITS_PER_INCH), facecolor=PAPER)
     FigureCanvasAgg(figure)
@@ -48,8 +48,7 @@ def figure_of(settings: StackSettings, recording: Recording) -> Figure:
     sheet = Sheet(axes)
     _heading(sheet, settings, facts)
     aws_picture.draw_network(sheet, facts)
-    aws_picture.draw_identities(sheet, facts.workloads)
-    aws_picture.draw_keys(sheet, facts.keys)
+    aws_picture.draw_identities(sheet, facts)
     cluster.draw(sheet)
     return figure
 

@@ -77,6 +77,11 @@ def text_width(text: str, *, size: float, bold: bool = False) -> float:
     return points * _HINTING / _POINTS_PER_UNIT
 
 
+def fitted(text: str, width: float, *, size: float) -> float:
+    """The size at which a bold line of text fits into a width; `size` where it does anyway."""
+    return min(size, size * width / text_width(text, size=size, bold=True))
+
+
 def wrapped(text: str, width: float, *, size: float) -> tuple[str, ...]:
     """The text in lines that fit into a width; a longer word has a line of its own."""
     lines: list[str] = []

@@ -32,6 +32,8 @@ def without_programs_and_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         ["up", "--env", "prd"],
         ["up", "--env", "dev", "--promote-from", "prd"],
         ["destroy", "--env", "prd"],
+        ["graph", "--env", "prd"],
+        ["graph", "--env", "prd", "--picture", "x.svg"],
         ["image", "--push", "--env", "prd"],
         ["image", "--env", "prd"],
         ["promote", "--from", "prd", "--to", "dev"],

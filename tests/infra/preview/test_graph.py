@@ -155,7 +155,8 @@ def test_the_picture_is_drawn(environment: str, tmp_path: Path) -> None:
     file = tmp_path / "architecture.png"
     picture.draw(settings_of(environment), graph(environment), file)
     pixels = imread(file)
-    assert pixels.shape[:2] == (1500, 2400)
+    assert pixels.shape[1] == 2400
+    assert pixels.shape[0] > 2400, "the cluster is under the VPC"
     assert 0.05 < (pixels[..., :3].min(axis=2) < 0.97).mean() < 0.95
 
 
