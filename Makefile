@@ -173,7 +173,7 @@ environment = $(call option,ENV,--env)
 confirmed = $(if $(call is_typed,YES),--yes)
 
 .PHONY: graph
-graph: environment-infra ## List every resource of ENV=…, without an account; FILE=x.svg draws them, FILE=x.json writes them
+graph: environment-infra ## List every resource of ENV=…, without an account; FILE=x.svg draws AWS and what runs on the cluster, FILE=x.json writes them
 	@$(lifecycle) graph $(environment) $(if $(call is_typed,FILE),$(if $(filter %.json,$(FILE)),--json,--picture) $(call quoted,$(FILE))) $(extra)
 
 cost-of-jobs = $(if $(call is_typed,ENV),$(strip $(foreach one,JOB NAME TEAM,$(call is_typed,$(one)))),yes)

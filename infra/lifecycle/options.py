@@ -24,7 +24,7 @@ class GraphOptions(EnvironmentOptions):
     """Options of `graph`."""
 
     json: Path | None = option("write every resource as JSON", metavar="FILE")
-    picture: Path | None = option("draw the architecture as .svg, .png or .pdf", metavar="FILE")
+    picture: Path | None = option("draw AWS and what runs on the cluster as .svg, .png or .pdf", metavar="FILE")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ PICTURES = (".svg", ".png", ".pdf")
 
 
 def graph(options: GraphOptions) -> int:
-    """Print every resource of an environment; optionally write JSON and a picture."""
+    """Print every resource of an environment; optionally write JSON and a picture of AWS and the cluster."""
     settings = load_environment(options.env)
     if options.picture is not None and options.picture.suffix not in PICTURES:
         raise SettingsError(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 from math import inf
+from statistics import fmean
 
 from infra.preview.graph import cluster_layout as layout
 from infra.preview.graph import connections
 from infra.preview.graph.architecture import Architecture, Store
 from infra.preview.graph.aws_picture import SIDE_LEFT, SIDE_WIDTH
 from infra.preview.graph.cluster_layout import PlacedBox, Row
-from infra.preview.graph.connections import bundled
 from infra.preview.graph.contents import Style
 from infra.preview.graph.sheet import FAINT, GUARD, LINE, Sheet, fitted, text_width, wrapped
 from infra.preview.graph.wiring import Wire, wires_of
@@ -62,11 +62,11 @@ class ClusterPicture:
         self._draw_stores(sheet)
         colors = cycle(_COLORS)
         spans = {row.namespace.name: self._span(row) for row in self._rows}
-        for wire in wires_of(bundled(self._facts.paths), spans):
+        for wire in wires_of(connections.bundled(self._facts.paths), spans):
             trunk = _ROWS_LEFT - 1.8 - wire.track * _PITCH
             _draw_wire(sheet, wire, trunk=trunk, rows=_ROWS_LEFT, color=next(colors))
-        stores = {one.urn: (y - 0.6, y - _height(one) + 0.6) for one, y in self._stores.items()}
-        for wire in wires_of(bundled(self._facts.uses), {**spans, **stores}):
+        stores = {one.urn: (y - _height(one) + 0.6, y - 0.6) for one, y in self._stores.items()}
+        for wire in wires_of(connections.bundled(self._facts.uses), {**spans, **stores}):
             trunk = _RIGHT + 1.2 + wire.track * _PITCH
             rows, others = _ROWS_LEFT + _ROWS_WIDTH, dict.fromkeys(stores, SIDE_LEFT)
             _draw_wire(sheet, wire, trunk=trunk, rows=rows, others=others, color=next(colors))
@@ -115,7 +115,7 @@ class ClusterPicture:
 
     def _span(self, row: Row) -> tuple[float, float]:
         top = self._inside - row.top
-        return top - 1, top - row.height + 1
+        return top - row.height + 1, top - 1
 
     def _draw_stores(self, sheet: Sheet) -> None:
         sheet.text(SIDE_LEFT, self._top - 1, "State and services", size=11, bold=True)
@@ -141,7 +141,7 @@ def _in_order_of_use(facts: Architecture, rows: Sequence[Row]) -> list[Store]:
     def place(store: Store) -> float:
         ends = connections.ends(edge for edge in facts.uses if store.urn in (edge.source, edge.target))
         users = [middles[end] for end in ends if end in middles]
-        return sum(users) / len(users) if users else inf
+        return fmean(users) if users else inf
 
     return sorted((*facts.stores, *facts.services), key=place)
 

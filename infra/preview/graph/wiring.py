@@ -1,17 +1,21 @@
 """How the lines of a channel run: beside rows, with a branch to each row that a line connects.
 
-Lengths are units of the sheet, and y grows in one direction along the channel.
+Lengths are units of the sheet.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from infra.preview.graph.connections import Bundle
 
 _TRACKS_GAP = 1.3
 """Smallest distance between two lines on one track."""
+
+_BRANCHES_GAP = 0.7
+"""Smallest distance between the branches of two ends that are opposite each other, where there is room for it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,19 +40,20 @@ def wires_of(bundles: Sequence[Bundle], spans: Mapping[str, tuple[float, float]]
 
     Args:
         bundles: the bundles.
-        spans: upper and lower edge of each end's side along the channel.
+        spans: smallest and largest y of each end's side along the channel.
     """
     ends: dict[str, list[Bundle]] = {}
     for bundle in bundles:
         for end in (*bundle.sources, *bundle.targets):
             ends.setdefault(end, []).append(bundle)
-    # Where a bundle goes up from an end its branch leaves above those that go down, which saves crossings.
-    middle = {one: _mean([sum(spans[end]) / 2 for end in (*one.sources, *one.targets)]) for one in bundles}
+    # In the order of what they connect, which saves crossings.
+    middle = {one: fmean(sum(spans[end]) for end in (*one.sources, *one.targets)) for one in bundles}
     ports: dict[tuple[str, Bundle], float] = {}
-    for end, using in ends.items():
-        top, bottom = spans[end]
-        for index, bundle in enumerate(sorted(using, key=lambda one: (middle[one], one))):
-            ports[end, bundle] = top + (bottom - top) * (index + 1) / (len(using) + 1)
+    # The ends with the least room choose first.
+    for end in sorted(ends, key=lambda one: (spans[one][1] - spans[one][0], one)):
+        using = sorted(ends[end], key=lambda one: (middle[one], one))
+        places = _ports(*spans[end], len(using), taken=tuple(ports.values()))
+        ports.update(zip(((end, bundle) for bundle in using), places, strict=True))
     free: list[list[tuple[float, float]]] = []
     wires = []
     for bundle in sorted(bundles, key=lambda one: (_length(one, ports), one)):
@@ -66,8 +71,20 @@ def wires_of(bundles: Sequence[Bundle], spans: Mapping[str, tuple[float, float]]
     return tuple(wires)
 
 
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+def _ports(low: float, high: float, count: int, *, taken: Sequence[float]) -> list[float]:
+    """Evenly spaced places for branches, moved a little where one on the other side of the channel is too near."""
+    room = (high - low) / (count + 1)
+    even = [low + room * (index + 1) for index in range(count)]
+    steps = int(room / _BRANCHES_GAP)
+    for step in sorted(range(-steps, steps + 1), key=abs):
+        places = [place + step * _BRANCHES_GAP for place in even]
+        if low < places[0] and places[-1] < high and _are_apart(places, taken):
+            return places
+    return even
+
+
+def _are_apart(places: Sequence[float], taken: Sequence[float]) -> bool:
+    return all(abs(place - other) >= _BRANCHES_GAP for place in places for other in taken)
 
 
 def _length(bundle: Bundle, ports: dict[tuple[str, Bundle], float]) -> float:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import re
 from collections import Counter
 from functools import cache
 from itertools import combinations, pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -19,7 +21,7 @@ from infra.preview.graph.architecture import Architecture, architecture_of
 from infra.preview.graph.cluster_layout import rows_of
 from infra.preview.graph.connections import Edge, bundled, ends
 from infra.preview.graph.contents import Box, Namespace, Style, contents_of
-from infra.preview.graph.picture import figure_of
+from infra.preview.graph.picture import draw, figure_of
 from infra.preview.graph.sheet import text_width, wrapped
 from infra.preview.graph.wiring import wires_of
 from infra.preview.recording import Recording, record
@@ -30,6 +32,7 @@ from platform_charts.charts.installs import installed_charts
 from tests.infra.aws.graphs import ENVIRONMENTS, EXISTING, graph, settings_of, unusual
 from tests.platform_charts.objects.sso_samples import with_single_sign_on
 
+PICTURE = Path(__file__).parents[3] / "docs" / "images" / "architecture.svg"
 ALL = (*ENVIRONMENTS, *EXISTING, "lustre", "single-sign-on", "unusual")
 
 
@@ -275,6 +278,19 @@ def test_boxes_are_inside_their_row_and_beside_each_other(name: str, width: floa
             assert row.top + row.height < frame.top + frame.height
 
 
+def test_the_picture_of_the_documents_is_the_current_one(tmp_path: Path) -> None:
+    file = tmp_path / "architecture.svg"
+    draw(settings("prod"), recorded("prod"), file)
+    assert _words(PICTURE) == _words(file), "run make graph ENV=prod FILE=docs/images/architecture.svg"
+
+
+def _words(file: Path) -> list[str]:
+    """The texts of an SVG, which draws them as outlines and repeats them in comments."""
+    found = re.findall(r"<!-- (.*) -->", file.read_text(encoding="utf-8"))
+    assert len(found) > 100
+    return found
+
+
 @given(st.text(alphabet="abc ", max_size=80), st.floats(min_value=1, max_value=60))
 def test_wrapped_text_keeps_its_words_and_fits(text: str, width: float) -> None:
     lines = wrapped(text, width, size=7)
@@ -304,6 +320,13 @@ def test_lines_of_a_channel_do_not_lie_on_each_other(edges: frozenset[Edge]) -> 
         if one.track == other.track:
             (low, high), (least, most) = (_reach(wire.sources + wire.targets) for wire in (one, other))
             assert high < least or most < low
+
+
+def test_branches_from_both_sides_of_a_channel_stay_apart() -> None:
+    spans = {"row": (0.0, 6.0), "store": (1.6, 4.4), "other row": (10.0, 16.0), "other store": (11.6, 14.4)}
+    wires = wires_of(bundled({Edge("row", "other store"), Edge("store", "other row")}), spans)
+    branches = sorted(y for wire in wires for y in (*wire.sources, *wire.targets))
+    assert all(lower + 0.6 < upper for lower, upper in pairwise(branches))
 
 
 def _reach(branches: tuple[float, ...]) -> tuple[float, float]:
