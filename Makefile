@@ -12,7 +12,8 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 variables := MODEL DATASET OBJECTIVE DATA WORKERS GPU EPOCHS BATCH LR SEED CONFIG LAUNCHER NAME SET RANK DAYS PORT ARGS OUTPUTS RECORDED ENV TEAM GROUP JOB OUT \
   DETACH YES FILE IMAGE VARIANT PUSH FROM TO FROM_PROFILE TO_PROFILE FOR PYTHON TORCH_INDEX TORCH_VERSION UPGRADE COVERAGE ALL DRAIN HOURS \
   SCHEDULE CONCURRENCY ZONE PAUSE GPUS RATE IDLE HEAD JOBS SRC DST DELETE ACCOUNT GPU_MODEL SPOT CODE CMD RESTARTS REAL IMAGES ACCEPT WHAT LONG \
-  CONFIRM UNREACHABLE OWNER TTL MAX_USD KEEP_ON_FAIL PLAN CANARY VERIFY ROLLBACK JSON DRY_RUN REGION STACK BACKUP KEEP REGIONS JUNIT WITH SOAK SERVE
+  CONFIRM UNREACHABLE OWNER TTL MAX_USD KEEP_ON_FAIL PLAN CANARY VERIFY ROLLBACK JSON DRY_RUN REGION STACK BACKUP KEEP REGIONS JUNIT WITH SOAK SERVE \
+  RAY HOSTS PROFILE AMI SSH_USER SSH_KEY RUNS TRACKING CLOUD NODES
 is_typed = $(filter command,$(firstword $(origin $1)))
 typed := $(foreach v,$(.VARIABLES),$(if $(call is_typed,$v),$v))
 ifneq ($(filter-out $(variables),$(typed)),)
@@ -38,6 +39,8 @@ settings = $(call options,CONFIG,--config) $(call option,MODEL,--model) $(call o
 
 # With ENV=… the same commands run on that environment's cluster.
 cluster = $(call option,ENV,--env) $(call option,TEAM,--team) $(call option,OUTPUTS,--outputs)
+# With RAY=file.yaml, on that file's Ray cluster without Kubernetes.
+machines = $(call option,RAY,--ray)
 group = $(call option,GROUP,--group) $(call option,GPU_MODEL,--gpu-model) $(if $(call is_typed,SPOT),--spot) $(call option,IMAGE,--image)
 detached = $(if $(call is_typed,DETACH),--detach)
 schedule = $(call option,SCHEDULE,--schedule) $(call option,CONCURRENCY,--concurrency) $(call option,ZONE,--time-zone)
@@ -52,8 +55,8 @@ environment-run = environment-$(if $(call is_typed,ENV),infra,train)
 ##@ Train (variables: CODE=../my-project MODEL DATASET OBJECTIVE DATA WORKERS GPU=1 EPOCHS BATCH LR SEED CONFIG LAUNCHER NAME SET="a.b=c d.e=f" ARGS)
 
 .PHONY: train
-train: $(environment-run) ## Train a model; by default a small CNN on digits with 2 workers. On a cluster: ENV=… TEAM=… [GROUP=… | GPU_MODEL=… SPOT=1, IMAGE=…, DETACH=1 SCHEDULE="0 2 * * *"]
-	@$(training) train $(settings) $(code) $(cluster) $(group) $(restarts) $(detached) $(schedule) $(extra)
+train: $(environment-run) ## Train a model; by default a small CNN on digits with 2 workers. On a cluster: ENV=… TEAM=… [GROUP=… | GPU_MODEL=… SPOT=1, IMAGE=…, DETACH=1 SCHEDULE="0 2 * * *"], or RAY=file.yaml
+	@$(training) train $(settings) $(code) $(cluster) $(machines) $(group) $(restarts) $(detached) $(schedule) $(extra)
 
 .PHONY: run
 run: $(environment-run) ## Run any CMD="torchrun train.py" of CODE=folder with torchrun's variables, here or, with ENV=…, as a job of WORKERS=8 GPU=1 RESTARTS=0
@@ -72,8 +75,8 @@ resume: $(environment-run) ## Resume the newest run, or NAME=…, from its newes
 	@$(training) resume $(run) $(call options,SET,--set) $(code) $(cluster) $(group) $(restarts) $(detached) $(extra)
 
 .PHONY: stop
-stop: $(environment-run) ## Stop the newest run, or NAME=…, after it commits a checkpoint. On a cluster: ENV=… JOB=…
-	@$(training) stop $(run) $(cluster) $(detached) $(extra)
+stop: $(environment-run) ## Stop the newest run, or NAME=…, after it commits a checkpoint. On a cluster: ENV=… JOB=…, or RAY=file.yaml JOB=…
+	@$(training) stop $(run) $(cluster) $(machines) $(detached) $(extra)
 
 .PHONY: resize
 resize: environment-train ## Let the newest run, or NAME=…, which was started with WORKERS=1-8, continue with at most WORKERS=2
@@ -82,6 +85,14 @@ resize: environment-train ## Let the newest run, or NAME=…, which was started 
 .PHONY: job
 job: environment-infra ## Write the RayJob that `make train ENV=…` would submit, or with CMD=… `make run`, to OUT=job.yaml; needs no cluster, and with OUTPUTS=… no stack
 	@$(training) $(if $(call is_typed,CMD),$(user-command) --out $(if $(call is_typed,OUT),$(call quoted,$(OUT)),-),job $(settings) $(code) $(cluster) $(group) $(restarts) $(call option,OUT,--out)) $(extra)
+
+.PHONY: ray-cluster
+ray-cluster: environment-train ## Write Ray's launcher file for GPU machines in EC2: ENV=… TEAM=… GROUP=… WORKERS=0-4 PROFILE=head,workers AMI=… [SPOT=1 NAME OUT=file.yaml]; or over SSH for HOSTS="head worker …" SSH_USER=… RUNS=/nfs/runs. See docs/VMS.md
+	@$(training) ray-cluster $(call option,ENV,--env) $(call option,TEAM,--team) $(call option,OUTPUTS,--outputs) $(call option,NAME,--name) $(call option,WORKERS,--workers) $(call option,GROUP,--group) $(if $(call is_typed,SPOT),--spot) $(call option,PROFILE,--profile) $(call option,AMI,--ami) $(call options,HOSTS,--host) $(call option,SSH_USER,--ssh-user) $(call option,SSH_KEY,--ssh-key) $(call option,RUNS,--runs) $(call option,TRACKING,--tracking-uri) $(call option,OUT,--out) $(extra)
+
+.PHONY: anyscale
+anyscale: environment-train ## Write job.yaml and compute.yaml for Anyscale to OUT=folder: ENV=… TEAM=… CLOUD=… GROUP=… NODES=0-4 [SPOT=1], and the variables of `make train`
+	@$(training) anyscale $(settings) $(code) $(call option,ENV,--env) $(call option,TEAM,--team) $(call option,OUTPUTS,--outputs) $(call option,CLOUD,--cloud) $(call option,NODES,--workers) $(call option,GROUP,--group) $(if $(call is_typed,SPOT),--spot) $(call option,TRACKING,--tracking-uri) $(call option,OUT,--out) $(extra)
 
 .PHONY: unschedule
 unschedule: environment-infra ## End the schedule NAME=… of ENV=…, or PAUSE=1 it; its jobs that run go on
@@ -124,8 +135,8 @@ forward: environment-infra ## Forward PORT=8265 to a session's dashboard and job
 ##@ Inspect runs (NAME=… selects a run; the default is the newest)
 
 .PHONY: jobs
-jobs: $(environment-run) ## List the runs on this machine, or the jobs of ENV=…
-	@$(training) jobs $(cluster) $(extra)
+jobs: $(environment-run) ## List the runs on this machine, or the jobs of ENV=… or RAY=file.yaml
+	@$(training) jobs $(cluster) $(machines) $(extra)
 
 .PHONY: schedules
 schedules: environment-infra ## List the schedules of ENV=… with their next and last job
@@ -147,8 +158,8 @@ profile: $(environment-run) ## Train as `make train` does, profile steps 10 to 1
 	@$(if $(or $(call is_typed,JOB),$(if $(call is_typed,ENV),,$(call is_typed,NAME))),$(training) profile $(run) $(cluster),$(training) train --set profile.start_step=10 $(settings) $(code) $(cluster) $(group) $(restarts) $(detached)) $(extra)
 
 .PHONY: logs
-logs: $(environment-run) ## Print the log of a run; RANK=0 prints that rank's log. Of a job: ENV=… JOB=… [DAYS=14]
-	@$(training) logs $(run) $(call option,RANK,--rank) $(call option,DAYS,--days) $(cluster) $(extra)
+logs: $(environment-run) ## Print the log of a run; RANK=0 prints that rank's log. Of a job: ENV=… JOB=… [DAYS=14], or RAY=file.yaml JOB=…
+	@$(training) logs $(run) $(call option,RANK,--rank) $(call option,DAYS,--days) $(cluster) $(machines) $(extra)
 
 .PHONY: postmortem
 postmortem: $(environment-run) ## Say why a run ended, and write a page of its failures, events, pods and logs; OUT=page.html. Of a job, also one that is gone: ENV=… JOB=…

@@ -49,6 +49,7 @@ from training.options.training import (
     TrainOptions,
     UnscheduleOptions,
 )
+from training.options.vms import AnyscaleOptions, RayClusterOptions
 from training.rundir import RUN_DIRECTORY, RunDirectory, runs
 
 if TYPE_CHECKING:
@@ -71,6 +72,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 @COMMANDS.command("train")
 def train(options: TrainOptions) -> int:
     """Train a new run, or resume the one of the given name; with --env submit and follow a job."""
+    if options.ray is not None:
+        from training.vms import commands as on_machines
+
+        return on_machines.train(options)
     if options.schedule is not None:
         from training.cluster import schedule_commands
 
@@ -113,6 +118,10 @@ def resume(options: ResumeOptions) -> int:
 @COMMANDS.command("train")
 def stop(options: StopOptions) -> ExitStatus:
     """Save the state of a running run and stop it."""
+    if options.ray is not None:
+        from training.vms import commands as on_machines
+
+        return on_machines.stop(options)
     if options.env is not None:
         from training.cluster import commands
 
@@ -187,6 +196,22 @@ def schedules(options: SchedulesOptions) -> ExitStatus:
     from training.cluster import schedule_commands
 
     return schedule_commands.schedules(options)
+
+
+@COMMANDS.command("train")
+def ray_cluster(options: RayClusterOptions) -> ExitStatus:
+    """Write Ray's cluster-launcher file for machines in EC2 or of your own, which need no Kubernetes; `train --ray` uses it."""
+    from training.vms import command
+
+    return command.ray_cluster(options)
+
+
+@COMMANDS.command("train")
+def anyscale(options: AnyscaleOptions) -> ExitStatus:
+    """Write a job and its machines for Anyscale, from the settings and the stack that a RayJob is made of."""
+    from training.vms import anyscale_command
+
+    return anyscale_command.anyscale(options)
 
 
 @COMMANDS.command("interactive work")
@@ -275,6 +300,10 @@ def restore_drill(options: RestoreDrillOptions) -> ExitStatus:
 @COMMANDS.command("look at runs")
 def jobs(options: JobsOptions) -> ExitStatus:
     """List the runs of this machine, or the jobs of a cluster, newest first."""
+    if options.ray is not None:
+        from training.vms import commands as on_machines
+
+        return on_machines.jobs(options)
     if options.env is not None:
         from training.cluster import commands
 
@@ -289,6 +318,10 @@ def jobs(options: JobsOptions) -> ExitStatus:
 @COMMANDS.command("look at runs")
 def logs(options: LogsOptions) -> int:
     """Print the events of a run, or the log of one of its ranks."""
+    if options.ray is not None:
+        from training.vms import commands as on_machines
+
+        return on_machines.logs(options)
     if options.env is not None:
         from training.cluster import commands
 

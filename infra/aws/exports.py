@@ -60,6 +60,10 @@ def _outputs(platform: Platform) -> dict[str, Any]:
             "lustre_id": None if storage.lustre is None else storage.lustre.id,
             "dataset_sources": list(settings.storage.dataset_sources),
         },
+        "network": {
+            "private_subnets": list(platform.network.private_subnet_ids.values()),
+            "node_security_group": platform.cluster.security_group_id,
+        },
         "mlflow_uri": names.MLFLOW_URI,
         "roles": {workload: role.arn for workload, role in platform.identity.roles.items()},
         "teams": [
@@ -68,6 +72,7 @@ def _outputs(platform: Platform) -> dict[str, Any]:
                 "namespace": team.name,
                 "queue": team.name,
                 "dataset_buckets": list(team.dataset_buckets),
+                "efs_access_point": storage.file_system.teams[team.name].id,
             }
             for team in settings.teams
         ],

@@ -67,6 +67,20 @@ class TeamOutput(Section):
     namespace: KubernetesName = Field(description="Namespace of the team.")
     queue: KubernetesName = Field(description="Kueue LocalQueue in the namespace.")
     dataset_buckets: tuple[str, ...] = Field((), description="BUCKET or BUCKET/FOLDER that the team's jobs may read.")
+    efs_access_point: Annotated[str, Field(pattern=r"^fsap-[0-9a-f]+$")] | None = Field(
+        None, description="EFS access point of the team's runs; stacks of an earlier release do not say."
+    )
+
+
+class NetworkOutput(Section):
+    """Where machines beside the cluster are started, as Ray's cluster launcher does."""
+
+    private_subnets: tuple[Annotated[str, Field(pattern=r"^subnet-[0-9a-f]+$")], ...] = Field(
+        min_length=1, description="Private subnets, one per zone."
+    )
+    node_security_group: str = Field(
+        pattern=r"^sg-[0-9a-f]+$", description="Security group of the nodes, whose members reach the file systems."
+    )
 
 
 class GpuGroupOutput(Section):
@@ -122,6 +136,9 @@ class StackOutputs(Section):
         {}, description="Digests of our images where the stack does not run the release's: a sandbox builds its own."
     )
     storage: StorageOutput = Field(description="Buckets and file systems.")
+    network: NetworkOutput | None = Field(
+        None, description="Subnets and security group of the nodes; stacks of an earlier release do not say."
+    )
     mlflow_uri: Annotated[str, Field(pattern=r"^https?://")] = Field(description="Tracking URI inside the cluster.")
     roles: dict[Workload, RoleArn] = Field(description="IAM role by workload.")
     teams: tuple[TeamOutput, ...] = Field(description="Namespaces and queues.")

@@ -35,9 +35,38 @@ def for_cluster(
     """
     _check_data(settings.data, team, has_lustre=outputs.storage.lustre_id is not None)
     cache = settings.data.cache or (CACHE_PATH if settings.data.is_in_bucket else None)
+    return on_ray_cluster(
+        settings,
+        name=settings.run.name or job_name(settings, now=now),
+        runs=RUNS_PATH,
+        cache=None if cache is None else str(cache),
+        checkpoint=_checkpoint(settings.checkpoint, outputs, team),
+        tracking_uri=settings.tracking.uri or outputs.mlflow_uri,
+    )
+
+
+def on_ray_cluster(
+    settings: TrainingSettings,
+    *,
+    name: str,
+    runs: str,
+    cache: str | None,
+    checkpoint: Mapping[str, Any],
+    tracking_uri: str,
+) -> TrainingSettings:
+    """The settings of a driver on the head of a Ray cluster whose nodes share the folder of the runs.
+
+    Args:
+        settings: as they were written.
+        name: of the run.
+        runs: folder of the runs.
+        cache: folder for copies of a dataset on each node; None without.
+        checkpoint: settings of the section that change.
+        tracking_uri: MLflow.
+    """
     changes: Mapping[str, Mapping[str, Any]] = {
-        "data": {"cache": None if cache is None else str(cache)},
-        "run": {"name": settings.run.name or job_name(settings, now=now), "directory": RUNS_PATH},
+        "data": {"cache": cache},
+        "run": {"name": name, "directory": runs},
         "scale": {
             "launcher": "ray",
             "address": "auto",
@@ -46,9 +75,9 @@ def for_cluster(
             "rendezvous": None,
             "start_timeout": max(settings.scale.start_timeout, _NODE_SECONDS),
         },
-        "checkpoint": _checkpoint(settings.checkpoint, outputs, team),
-        "tracking": {"uri": settings.tracking.uri or outputs.mlflow_uri},
-        "metrics": {"exporter": "ray", "host": "0.0.0.0", "port": 0},  # noqa: S104 - a pod, behind network policies
+        "checkpoint": checkpoint,
+        "tracking": {"uri": tracking_uri},
+        "metrics": {"exporter": "ray", "host": "0.0.0.0", "port": 0},  # noqa: S104 - on the cluster's own network
     }
     tree = settings.model_dump(mode="json")
     for section, values in changes.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import TextIO
 
 from observability.screens import PlainScreen, Screen, TerminalScreen, Tone
@@ -10,7 +11,7 @@ from platform_charts.jobs.progress import read_progress_line
 from training.cluster.state import JobState
 from training.errors import ExitStatus
 
-_HEADLINES = {
+HEADLINES = {
     "queued": "queued",
     "starting": "starting the pods",
     "running": "running",
@@ -29,9 +30,11 @@ class JobView:
         stage: the stage shown last; empty before the first.
     """
 
-    def __init__(self, stream: TextIO, *, is_terminal: bool) -> None:
+    def __init__(self, stream: TextIO, *, is_terminal: bool, headlines: Mapping[str, str] = HEADLINES) -> None:
+        """`headlines` are the words of each stage."""
         self._screen: Screen = TerminalScreen(stream) if is_terminal else PlainScreen(stream)
         self._draws_live = is_terminal
+        self._headlines = headlines
         self.stage = ""
         self._detail = ""
 
@@ -45,7 +48,7 @@ class JobView:
             return
         if state.stage != self.stage:
             self.stage, self._detail = state.stage, ""
-            self._screen.begin(_HEADLINES[state.stage], at=time.time())
+            self._screen.begin(self._headlines[state.stage], at=time.time())
         if detail and detail != self._detail:
             self._detail = detail
             self._screen.line(f"  {detail}", tone="dim")

@@ -8,7 +8,7 @@ no runtime environment, and it adds no nodes.
 Here every wait of a start lasts up to `scale.start_timeout`, also those of Ray's processes for each other (`ray_cluster`), and none of
 them keeps the display or Ctrl-C waiting.
 
-This module, `ray_drain`, `ray_state` and `ray_trainer` are the only ones that use Ray's internals.
+This module, `ray_drain`, `ray_state`, `ray_trainer` and `training.vms.ray_check` are the only ones that use Ray's internals.
 tests/training/launch/test_ray_contract.py checks what they rely on.
 """
 

@@ -8,16 +8,17 @@ from pathlib import Path
 from infra.spec.command_line import option
 from training.options.cluster import ClusterOptions, DetachOptions
 from training.options.given import RootOptions, RunOptions
+from training.options.vms import RayFileOptions
 from training.profiling.request import MOST_STEPS
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobsOptions(ClusterOptions, RootOptions):
+class JobsOptions(RayFileOptions, ClusterOptions, RootOptions):
     """Options of `jobs`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class LogsOptions(ClusterOptions, RunOptions):
+class LogsOptions(RayFileOptions, ClusterOptions, RunOptions):
     """Options of `logs`."""
 
     rank: int | None = option("print the log of this rank", at_least=0)
@@ -40,7 +41,7 @@ class CostOptions(ClusterOptions, RunOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StopOptions(DetachOptions, ClusterOptions, RunOptions):
+class StopOptions(DetachOptions, RayFileOptions, ClusterOptions, RunOptions):
     """Options of `stop`."""
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from infra.spec.command_line import argument, option
 from training.options.cluster import ClusterOptions, FollowOptions, ScheduleOptions, SubmissionOptions
 from training.options.given import ChangeOptions, OwnCodeOptions, RunOptions, SettingsOptions
+from training.options.vms import RayFileOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +19,7 @@ class NewOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainOptions(FollowOptions, SubmissionOptions, ScheduleOptions, OwnCodeOptions, SettingsOptions):
+class TrainOptions(FollowOptions, RayFileOptions, SubmissionOptions, ScheduleOptions, OwnCodeOptions, SettingsOptions):
     """Options of `train`."""
 
     print_config: bool = option("print all settings and exit", default=False)

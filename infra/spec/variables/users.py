@@ -358,6 +358,12 @@ _TESTS = (
         value="(where `make charts` downloads them)",
         used_by=("tests",),
     ),
+    Variable(
+        name="ANYSCALE_PYTHON",
+        meaning="Python interpreter with the package `anyscale`",
+        value="(none)",
+        used_by=("tests",),
+    ),
     Variable(name="FLUENT_BIT", meaning="Fluent Bit binary", value="(on PATH)", used_by=("tests",)),
     Variable(
         name="RTP_TERRAFORM_PLUGINS",

@@ -6,6 +6,20 @@ from infra.spec.variables.variable import Variable
 
 RAY = (
     Variable(
+        name="RAY_AUTH_TOKEN_PATH",
+        meaning="file with the token of a cluster of virtual machines",
+        value="(of the launcher file)",
+        used_by=("training",),
+        library="Ray",
+    ),
+    Variable(
+        name="RAY_JOB_STOP_WAIT_TIME_S",
+        meaning="seconds from SIGTERM to SIGKILL of a stopped job on virtual machines",
+        value="300",
+        used_by=("training",),
+        library="Ray",
+    ),
+    Variable(
         name="RAY_AUTH_TOKEN",
         meaning="token of a local cluster",
         value="(random)",

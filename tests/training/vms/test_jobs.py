@@ -1,0 +1,156 @@
+"""Jobs on a cluster that Ray's launcher has started from our file on machines over SSH; `tests.engines.ssh_hosts` says what is a double."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from infra.spec.release_rules import ROOT
+from tests.engines.report_table import ran
+from tests.engines.ssh_hosts import SshHosts, ssh_hosts
+from tests.training.cluster.commands import interruptible, read_until
+from tests.training.cluster.team_cluster import target as dev_stack
+from tests.training.vms.clusters import own_cluster
+from training.vms import own
+from training.vms.place import METADATA_KEY
+
+_RAY = Path(sys.executable).with_name("ray")
+_UP_SECONDS = 300.0
+_QUICK = ("--num-workers", "2", "--epochs", "1")
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A cluster that is up.
+
+    Attributes:
+        file: its launcher file.
+        runs: folder of the runs.
+        hosts: its machines.
+    """
+
+    file: Path
+    runs: Path
+    hosts: SshHosts
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables of a command on it."""
+        return {**os.environ, **self.hosts.environment}
+
+    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a command of `python -m training` to its end."""
+        name, *others = arguments
+        return subprocess.run(
+            [sys.executable, "-m", "training", name, "--ray", str(self.file), *others],
+            cwd=ROOT,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_UP_SECONDS,
+        )
+
+    def started(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start a command that Ctrl-C interrupts."""
+        name, *others = arguments
+        return subprocess.Popen(
+            interruptible(name, "--ray", str(self.file), *others),
+            cwd=ROOT,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+
+@pytest.fixture(scope="module")
+def machines() -> Iterator[Lab]:
+    """A head and a worker, started by `ray up`; the environment is this one, which the setup script finds up to date."""
+    with ssh_hosts(2) as hosts:
+        head, worker = hosts.addresses
+        runs = hosts.shared / "runs"
+        runs.mkdir()
+        cluster = own_cluster(head=head, workers=(worker,), ssh_user="root", runs=runs)
+        document = own.render(cluster, platform=dev_stack().release.platform)
+        token = hosts.shared / "token"
+        token.write_text("a" * 64, encoding="ascii")
+        place = document["metadata"][METADATA_KEY]
+        document["file_mounts"][f"{place['home']}/token"] = place["token_file"] = str(token)
+        for machine in hosts.machines.values():
+            checkout = machine.home / ".rtp" / cluster.name / "checkout"
+            checkout.mkdir(parents=True)
+            (checkout / ".venv").symlink_to(Path(sys.executable).parents[1])
+        file = hosts.shared / "lab.yaml"
+        file.write_text(yaml.safe_dump(document), encoding="utf-8")
+        lab = Lab(file=file, runs=runs, hosts=hosts)
+        up = subprocess.run(
+            [str(_RAY), "up", str(file), "--yes", "--no-config-cache"],
+            env=lab.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_UP_SECONDS,
+        )
+        assert up.returncode == 0, up.stdout[-3000:] + up.stderr[-1000:]
+        ran("Ray cluster")
+        yield lab
+
+
+def test_a_run_trains_on_the_worker_and_its_status_is_the_command_s(machines: Lab) -> None:
+    # The head offers no CPU, so ranks are on the worker, which the head's autoscaler has started over SSH.
+    done = machines.command("train", *_QUICK, "--name", "first")
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
+    assert "job first submitted to the Ray cluster" in done.stdout
+    assert "test accuracy" in done.stdout
+    assert "INFO" not in done.stderr, "Ray's own log of the connection"
+    assert (machines.runs / "first" / "model" / "model.safetensors").is_file()
+    again = machines.command("logs", "first")
+    assert again.returncode == 0
+    assert "test accuracy" in again.stdout
+
+
+def test_a_refused_run_has_the_driver_s_status(machines: Lab) -> None:
+    data = ("--dataset", "image_folder", "--data-path", "/nonexistent", "--model", "resnet18")
+    refused = machines.command("train", *_QUICK, "--name", "refused", *data)
+    assert refused.returncode == 3, refused.stdout[-3000:] + refused.stderr[-2000:]
+    assert "/nonexistent" in refused.stdout
+    assert "the driver exited with code 3" in refused.stdout
+
+
+def test_ctrl_c_leaves_a_job_running_which_can_be_followed_stopped_and_resumed(machines: Lab) -> None:
+    long = ("--num-workers", "2", "--name", "long")
+    with machines.started("train", *long, "--epochs", "500") as command:
+        read_until(command, "step ")
+        command.send_signal(signal.SIGINT)
+        said = command.communicate(timeout=_UP_SECONDS)[0]
+    assert command.returncode == 130, said
+    assert f"make logs RAY={machines.file} JOB=long" in said
+
+    twice = machines.command("train", *long)
+    assert twice.returncode == 3
+    assert "run long is running" in twice.stderr
+
+    with machines.started("logs", "long") as follower:
+        read_until(follower, "step ")
+        stopped = machines.command("stop", "long")
+        assert stopped.returncode == 0, stopped.stdout + stopped.stderr
+        rest = follower.communicate(timeout=_UP_SECONDS)[0]
+    assert follower.returncode == 130, rest
+    listed = machines.command("jobs").stdout
+    assert "stopped" in next(line for line in listed.splitlines() if line.startswith("long "))
+    assert machines.command("stop", "long").returncode == 3
+
+    steps = [one.name for one in (machines.runs / "long" / "checkpoints").glob("step-*")]
+    assert steps, "a stopped run has committed a checkpoint"
