@@ -1,32 +1,46 @@
-"""Machines that Ray's cluster launcher reaches by `ssh` and `rsync`.
+"""Machines that Ray's cluster launcher reaches with `ssh` and `rsync`.
 
 A machine is a network namespace with an address of its own, a PID namespace, so that `ray stop` finds the machine's processes only, and a
-home folder. `ssh` and `rsync` are doubles on PATH: they take Ray's command lines and ask a server in this process, which runs commands on
-the machine. All else, what is copied, run and started, is real.
+mount namespace, in which root has a home folder of its own. Its first process is OpenSSH's `sshd`. Machines share all other folders and the
+hardware.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import select
 import shutil
 import signal
-import socket
 import subprocess
-import sys
 import tempfile
-import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.engines.hosts import Host, hosts
+from tests.engines.report_table import ran, skipped
 
-_CLIENT = Path(__file__).with_name("ssh_double.py")
-_FDS = 3
-_LONGEST_REQUEST = 2**20
+NAME = "OpenSSH and rsync"
+
+_PROGRAMS = ("sshd", "ssh", "ssh-keygen", "rsync")
+_UP_SECONDS = 20.0
+_BOOT = """
+mount --bind "$1/passwd" /etc/passwd
+mount -t tmpfs tmpfs /run
+mkdir /run/sshd
+exec "$2" -D -f "$1/sshd_config" -E "$1/sshd.log"
+"""
+"""First commands of a machine. `sshd` wants its empty folder in /run, and is called by its absolute path."""
+
+_SSHD = """
+HostKey {folder}/host_key
+PidFile {folder}/sshd.pid
+UsePAM no
+PasswordAuthentication no
+PermitRootLogin prohibit-password
+SetEnv RAY_TMPDIR={home} LANG=C.UTF-8
+"""
 
 
 @dataclass(frozen=True)
@@ -35,31 +49,29 @@ class Machine:
 
     Attributes:
         host: its network.
-        home: its home folder.
-        init: process whose namespaces it has; the machine ends with it.
+        home: home folder of root.
     """
 
     host: Host
     home: Path
-    init: int
-
-    def command(self, *command: str) -> list[str]:
-        """A command line that runs on it."""
-        return ["nsenter", f"--target={self.init}", "--pid", "--mount", "--net", "--", *command]
 
 
 @dataclass(frozen=True)
 class SshHosts:
-    """The machines, and how a command reaches them.
+    """The machines, and a host from which a command reaches them.
 
     Attributes:
         machines: by address.
-        environment: variables of a command that uses `ssh` and `rsync`.
+        laptop: network of the commands that use `ssh` and `rsync`.
+        environment: variables of these commands.
+        key: file of the private key that root of every machine accepts.
         shared: a folder that all machines have.
     """
 
     machines: Mapping[str, Machine]
+    laptop: Host
     environment: Mapping[str, str]
+    key: Path
     shared: Path
 
     @property
@@ -70,134 +82,93 @@ class SshHosts:
 
 @contextmanager
 def ssh_hosts(count: int) -> Iterator[SshHosts]:
-    """Machines while the context is open; skips like `hosts`."""
+    """Machines while the context is open; skips without OpenSSH or rsync, and like `hosts`."""
+    missing = [program for program in _PROGRAMS if shutil.which(program) is None]
+    if missing:
+        skipped(NAME, f"no {missing[0]} on PATH", "apt-get install openssh-server rsync")
     with ExitStack() as undo:
-        members = undo.enter_context(hosts(count))
+        laptop, *members = undo.enter_context(hosts(count + 1))
         # Short, because it is in the paths of Ray's sockets.
         folder = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix="rtp-", ignore_cleanup_errors=True)))
-        tools = folder / "bin"
-        tools.mkdir()
-        server = folder / "sshd"
-        for name in ("ssh", "rsync"):
-            (tools / name).write_text(f'#!/bin/sh\nexec {sys.executable} -S {_CLIENT} {server} {name} "$@"\n')
-            (tools / name).chmod(0o755)
-        environment = {"PATH": f"{tools}:{os.environ['PATH']}"}
+        key = folder / "key"
+        _make_key(key)
         machines = {
-            host.address: undo.enter_context(_machine(host, folder / str(number), tools))
+            host.address: undo.enter_context(_machine(host, folder / str(number), key))
             for number, host in enumerate(members, start=1)
         }
         shared = folder / "shared"
         shared.mkdir()
-        undo.enter_context(_serving(server, machines, environment))
-        laptop = {**environment, "RAY_TMPDIR": str(folder), "HOME": str(folder)}
-        yield SshHosts(machines=machines, environment=laptop, shared=shared)
+        undo.callback(_end_all, laptop)
+        ran(NAME)
+        variables = {"RAY_TMPDIR": str(folder), "HOME": str(folder)}
+        yield SshHosts(machines=machines, laptop=laptop, environment=variables, key=key, shared=shared)
 
 
 @contextmanager
-def _machine(host: Host, home: Path, tools: Path) -> Iterator[Machine]:
-    home.mkdir()
-    # Ray runs commands in login shells, which have a PATH of their own.
-    (home / ".bashrc").write_text(f"export PATH={tools}:$PATH\n", encoding="utf-8")
+def _machine(host: Host, folder: Path, key: Path) -> Iterator[Machine]:
+    home = folder / "root"
+    folder.mkdir()
+    _configure(folder, home, key)
     # Ray finds its own address by the route to the internet.
     subprocess.run([*host.prefix, "ip", "route", "add", "default", "dev", host.inside], check=True)
-    holder = subprocess.Popen(
-        [
-            *host.prefix,
-            "unshare",
-            "--pid",
-            "--fork",
-            "--kill-child",
-            "--mount-proc",
-            "sh",
-            "-c",
-            "echo up; exec sleep infinity",
-        ],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with holder:
-        assert holder.stdout is not None
-        holder.stdout.readline()
-        [init] = Path(f"/proc/{holder.pid}/task/{holder.pid}/children").read_text(encoding="ascii").split()
+    sshd = shutil.which("sshd")
+    assert sshd is not None, "looked for before"
+    namespaces = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+    boot = ("sh", "-e", "-c", _BOOT, "boot", str(folder), sshd)
+    with subprocess.Popen([*host.prefix, *namespaces, *boot], stdin=subprocess.DEVNULL) as holder:
         try:
-            yield Machine(host=host, home=home, init=int(init))
+            _await_sshd(holder, folder)
+            yield Machine(host=host, home=home)
         finally:
-            with suppress(ProcessLookupError):
-                os.kill(int(init), signal.SIGKILL)  # and, by the kernel, every process of the machine
-            holder.kill()
+            _end_machine(holder)
 
 
-@contextmanager
-def _serving(path: Path, machines: Mapping[str, Machine], environment: Mapping[str, str]) -> Iterator[None]:
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(path))
-        listener.listen()
+def _configure(folder: Path, home: Path, key: Path) -> None:
+    """Write what the machine has of its own: keys, the configuration of `sshd`, and users.
 
-        def accept() -> None:
-            while True:
-                try:
-                    connection, _ = listener.accept()
-                except OSError:
-                    return
-                threading.Thread(target=_serve, args=(connection, machines, environment), daemon=True).start()
-
-        threading.Thread(target=accept, daemon=True).start()
-        try:
-            yield
-        finally:
-            listener.shutdown(socket.SHUT_RDWR)
+    `sshd`, `ssh` and the shells take a home folder from the list of users. It is another one for root, because the interpreter of the tests
+    may be in root's real home folder.
+    """
+    _make_key(folder / "host_key")
+    accepted = home / ".ssh" / "authorized_keys"
+    for private in (home, accepted.parent):
+        private.mkdir(mode=0o700)  # sshd refuses keys that others could write
+    shutil.copy(key.with_suffix(".pub"), accepted)
+    accepted.chmod(0o600)
+    (folder / "sshd_config").write_text(_SSHD.format(folder=folder, home=home), encoding="utf-8")
+    users = Path("/etc/passwd").read_text(encoding="utf-8").splitlines()
+    others = [line for line in users if not line.startswith("root:")]
+    root = f"root:x:0:0:root:{home}:/bin/bash"
+    (folder / "passwd").write_text("\n".join([root, *others, ""]), encoding="utf-8")
 
 
-def _serve(connection: socket.socket, machines: Mapping[str, Machine], environment: Mapping[str, str]) -> None:
-    """Run a command on a machine with the client's streams; it ends with the client, as a command of a broken SSH connection does."""
-    with connection:
-        message, fds, _, _ = socket.recv_fds(connection, _LONGEST_REQUEST, _FDS)
-        try:
-            request = json.loads(message)
-            machine = machines[request["host"]]
-            if "copy" in request:
-                status = _copy(Path(request["copy"]), machine, request["to"])
-            else:
-                status = _run(connection, request["command"], machine, environment, fds)
-        finally:
-            for fd in fds:
-                os.close(fd)
-        with suppress(OSError):
-            connection.sendall(bytes([status & 0xFF]))
+def _make_key(file: Path) -> None:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(file)], check=True)
 
 
-def _run(
-    connection: socket.socket, command: list[str], machine: Machine, environment: Mapping[str, str], fds: list[int]
-) -> int:
-    with subprocess.Popen(
-        machine.command(*command),
-        cwd=machine.home,
-        env={
-            **environment,
-            "HOME": str(machine.home),
-            "RAY_TMPDIR": str(machine.home),
-            "USER": "root",
-            "LANG": "C.UTF-8",
-        },
-        stdin=fds[0],
-        stdout=fds[1],
-        stderr=fds[2],
-        start_new_session=True,
-    ) as process:
-        while process.poll() is None:
-            readable, _, _ = select.select([connection], [], [], 0.1)
-            if readable and not connection.recv(1):
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-        return process.returncode
+def _await_sshd(holder: subprocess.Popen[bytes], folder: Path) -> None:
+    """`sshd` writes its file once it listens."""
+    end = time.monotonic() + _UP_SECONDS
+    while not (folder / "sshd.pid").exists():
+        if holder.poll() is not None or time.monotonic() > end:
+            log = folder / "sshd.log"
+            raise AssertionError(f"sshd does not start: {log.read_text(encoding='utf-8') if log.exists() else ''}")
+        time.sleep(0.05)
 
 
-def _copy(source: Path, machine: Machine, target: str) -> int:
-    """What `rsync -a` does for a file, and with a slash at the end for the contents of a folder, without excluded files."""
-    destination = machine.home / target.removeprefix("~/") if target.startswith("~/") else Path(target)
-    destination.parent.mkdir(parents=True, exist_ok=True)
-    if source.is_dir():
-        shutil.copytree(source, destination, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    else:
-        shutil.copy2(source, destination)
-    return 0
+def _end_machine(holder: subprocess.Popen[bytes]) -> None:
+    """End the machine's first process, and by the kernel every process of its PID namespace with it."""
+    children = Path(f"/proc/{holder.pid}/task/{holder.pid}/children")
+    try:
+        [first] = children.read_text(encoding="ascii").split()
+        os.kill(int(first), signal.SIGKILL)  # which ends `unshare` too
+    except (OSError, ValueError):
+        holder.kill()
+
+
+def _end_all(host: Host) -> None:
+    """End what is left on a host without a PID namespace: `ssh` keeps a connection for ten seconds behind its command."""
+    found = subprocess.run(["ip", "netns", "pids", host.namespace], capture_output=True, text=True, check=True)
+    for process in found.stdout.split():
+        with suppress(ProcessLookupError):
+            os.kill(int(process), signal.SIGKILL)

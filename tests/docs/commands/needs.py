@@ -126,6 +126,8 @@ def is_example(value: str) -> bool:
 def _account(command: Words) -> bool:
     if command.target in {"image", "outputs"}:
         return command.has("ENV") and not command.has("RECORDED")
+    if command.target in {"anyscale", "ray-cluster"}:
+        return command.has("ENV") and not command.has("OUTPUTS")
     return command.target in _ACCOUNT or command.program in {"aws", "gh", "pulumi"}
 
 
@@ -134,12 +136,18 @@ def _cluster(command: Words) -> bool:
         return not command.has("OUTPUTS")
     if command.target == "cost":
         return command.has("JOB", "TEAM")
+    if _machines(command):
+        return False
     asked = command.target in _CLUSTER or (command.target in _ON_CLUSTER and command.has("ENV", "TEAM", "JOB"))
     return asked or "kubectl" in command.arguments or command.program in {"kubectl", "promtool", "ray", "training"}
 
 
+def _machines(command: Words) -> bool:
+    return command.has("RAY") or command.program == ".venv/bin/ray"
+
+
 def _gpu(command: Words) -> bool:
-    is_here = not command.has("ENV", "TEAM")
+    is_here = not command.has("ENV", "TEAM", "RAY")
     return command.target == "bench-gpu" or (is_here and command.variables.get("GPU", "0") != "0")
 
 
@@ -154,7 +162,9 @@ def _root(command: Words) -> bool:
 
 
 def _files(command: Words) -> bool:
-    values = [part for word in command.arguments for part in word.partition("=")[2].split()]
+    # RUNS is a folder of the machines, which the file only names.
+    words = [word for word in command.arguments if command.target != "ray-cluster" or not word.startswith("RUNS=")]
+    values = [part for word in words for part in word.partition("=")[2].split()]
     if any(is_example(value) for value in values):
         return True
     made = {f"../{one.variables['NAME']}" for one in command.earlier if one.target == "new"}
@@ -165,7 +175,7 @@ def _files(command: Words) -> bool:
 def _run(command: Words) -> bool:
     name = command.variables.get("NAME")
     uses_run = command.target in _OF_RUN or (command.target in {"cost", "profile"} and name is not None)
-    if not uses_run or _cluster(command):
+    if not uses_run or _cluster(command) or _machines(command):
         return False
     makers = {"tune"} if command.target.startswith("tune-") else _MAKES_RUN
     made = [one.variables.get("NAME") for one in command.earlier if one.target in makers]
@@ -192,6 +202,7 @@ def _release(command: Words) -> bool:
 REASONS = {
     "account": Reason("an AWS account", _account),
     "cluster": Reason("the cluster of an environment, or the sandbox", _cluster),
+    "machines": Reason("machines in EC2 or of yours, and the Ray cluster on them", _machines),
     "docker": Reason("Docker", lambda command: command.program == "docker"),
     "gpu": Reason("a GPU on this machine", _gpu),
     "root": Reason("root on Linux", _root),

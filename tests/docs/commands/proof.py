@@ -36,7 +36,19 @@ STATUS: Mapping[str, int] = {
 }
 """Exit status of a command that does not end with 0."""
 
-_QUICK = {"cost", "deployer-policy", "docs", "graph", "help", "job", "jobs", "new", "outputs", "release-check"}
+_QUICK = {
+    "cost",
+    "deployer-policy",
+    "docs",
+    "graph",
+    "help",
+    "job",
+    "jobs",
+    "new",
+    "outputs",
+    "ray-cluster",
+    "release-check",
+}
 """Targets that take seconds."""
 
 

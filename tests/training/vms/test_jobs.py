@@ -1,4 +1,4 @@
-"""Jobs on a cluster that Ray's launcher has started from our file on machines over SSH; `tests.engines.ssh_hosts` says what is a double."""
+"""Jobs on a cluster that Ray's launcher has started from our file, on machines over SSH."""
 
 from __future__ import annotations
 
@@ -46,11 +46,10 @@ class Lab:
         """Variables of a command on it."""
         return {**os.environ, **self.hosts.environment}
 
-    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a command of `python -m training` to its end."""
-        name, *others = arguments
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        """Run a command from which the machines can be reached, to its end."""
         return subprocess.run(
-            [sys.executable, "-m", "training", name, "--ray", str(self.file), *others],
+            [*self.hosts.laptop.prefix, *command],
             cwd=ROOT,
             env=self.environment,
             stdin=subprocess.DEVNULL,
@@ -60,11 +59,14 @@ class Lab:
             timeout=_UP_SECONDS,
         )
 
-    def started(self, *arguments: str) -> subprocess.Popen[str]:
+    def command(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a command of `python -m training` to its end."""
+        return self.run(sys.executable, "-m", "training", name, "--ray", str(self.file), *arguments)
+
+    def started(self, name: str, *arguments: str) -> subprocess.Popen[str]:
         """Start a command that Ctrl-C interrupts."""
-        name, *others = arguments
         return subprocess.Popen(
-            interruptible(name, "--ray", str(self.file), *others),
+            [*self.hosts.laptop.prefix, *interruptible(name, "--ray", str(self.file), *arguments)],
             cwd=ROOT,
             env=self.environment,
             stdin=subprocess.DEVNULL,
@@ -81,7 +83,7 @@ def machines() -> Iterator[Lab]:
         head, worker = hosts.addresses
         runs = hosts.shared / "runs"
         runs.mkdir()
-        cluster = own_cluster(head=head, workers=(worker,), ssh_user="root", runs=runs)
+        cluster = own_cluster(head=head, workers=(worker,), ssh_user="root", ssh_key=hosts.key, runs=runs)
         document = own.render(cluster, platform=dev_stack().release.platform)
         token = hosts.shared / "token"
         token.write_text("a" * 64, encoding="ascii")
@@ -94,15 +96,7 @@ def machines() -> Iterator[Lab]:
         file = hosts.shared / "lab.yaml"
         file.write_text(yaml.safe_dump(document), encoding="utf-8")
         lab = Lab(file=file, runs=runs, hosts=hosts)
-        up = subprocess.run(
-            [str(_RAY), "up", str(file), "--yes", "--no-config-cache"],
-            env=lab.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=_UP_SECONDS,
-        )
+        up = lab.run(str(_RAY), "up", str(file), "--yes", "--no-config-cache")
         assert up.returncode == 0, up.stdout[-3000:] + up.stderr[-1000:]
         ran("Ray cluster")
         yield lab
