@@ -19,6 +19,9 @@ typed := $(foreach v,$(.VARIABLES),$(if $(call is_typed,$v),$v))
 ifneq ($(filter-out $(variables),$(typed)),)
   $(error unknown variable $(filter-out $(variables),$(typed)); known: $(variables))
 endif
+ifneq ($(and $(call is_typed,RAY),$(filter-out train logs stop jobs,$(MAKECMDGOALS))),)
+  $(error RAY=file.yaml is for train, logs, stop and jobs; see docs/VMS.md)
+endif
 unexport $(filter-out PYTHON TORCH_INDEX TORCH_VERSION,$(variables))
 # Bytecode files halve the start-up time of every process; some machines disable them by environment variable.
 unexport PYTHONDONTWRITEBYTECODE

@@ -410,6 +410,8 @@ def test_help_lists_every_command() -> None:
         "stop",
         "resize",
         "job",
+        "ray-cluster",
+        "anyscale",
         "unschedule",
         "tune",
         "tune-status",

@@ -167,8 +167,8 @@ def _end_machine(holder: subprocess.Popen[bytes]) -> None:
 
 
 def _end_all(host: Host) -> None:
-    """End what is left on a host without a PID namespace: `ssh` keeps a connection for ten seconds behind its command."""
+    """End what is left on a host without a PID namespace: connections of `ssh`, which outlive their commands by ten seconds."""
     found = subprocess.run(["ip", "netns", "pids", host.namespace], capture_output=True, text=True, check=True)
     for process in found.stdout.split():
         with suppress(ProcessLookupError):
-            os.kill(int(process), signal.SIGKILL)
+            os.kill(int(process), signal.SIGTERM)

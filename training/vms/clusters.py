@@ -12,10 +12,13 @@ from training.errors import SettingsError
 
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 _AMI = re.compile(r"ami-[0-9a-f]{8,17}")
-_PROFILE = re.compile(r"[\w+=,.@-]{1,128}")  # IAM, CreateInstanceProfile
+_PROFILE = re.compile(r"[\w+=.@-]{1,128}", re.ASCII)
+"""Names of IAM (CreateInstanceProfile), but for the comma, which separates two."""
+
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+_SPECIAL_IN_URLS = frozenset("%?#")
 
 _AMI_REMEDY = (
     "AMI=ami-… (--ami) of Amazon Linux 2023 with NVIDIA's driver, e.g. the one that `aws ssm get-parameter --name "
@@ -127,13 +130,9 @@ class OwnCluster:
         if len(set(hosts)) < len(hosts):
             twice = next(host for host in hosts if hosts.count(host) > 1)
             raise SettingsError(f"hosts: {twice} is there twice", remedy="name each machine once, the head first")
-        if self.ssh_key is not None and not self.ssh_key.is_file():
-            raise SettingsError(f"ssh-key={self.ssh_key}: no such file", remedy="name the file of a private key")
-        if not self.runs.is_absolute():
-            raise SettingsError(
-                f"runs={self.runs} must be an absolute path, of a folder that all machines share",
-                remedy="RUNS=/nfs/runs (--runs)",
-            )
+        if self.ssh_key is not None:
+            _check_key(self.ssh_key)
+        _check_runs(self.runs)
 
 
 def split_hosts(hosts: Sequence[str]) -> tuple[str, tuple[str, ...]]:
@@ -145,7 +144,7 @@ def split_hosts(hosts: Sequence[str]) -> tuple[str, tuple[str, ...]]:
     if len(hosts) < 2:
         raise SettingsError(
             f"hosts: {' '.join(hosts) or 'none'} is too few: a head, which runs no rank, and at least one worker",
-            remedy='HOSTS="HEAD WORKER …" (--host, repeatable); on a single machine use make train',
+            remedy='HOSTS="HEAD WORKER …", separated by spaces (--host, repeatable); on a single machine use make train',
         )
     head, *workers = hosts
     return head, tuple(workers)
@@ -155,15 +154,20 @@ def split_profiles(text: str | None) -> tuple[str, str]:
     """The instance profiles of head and workers in `HEAD,WORKERS`, or in one name for both.
 
     Raises:
-        SettingsError: there is none; Ray would make one that may do everything in EC2 and S3.
+        SettingsError: there is none, and Ray would make one that may do everything in EC2 and S3; or there are more than two.
     """
     if not text:
         raise SettingsError(
             "no IAM instance profile: the stack makes none for machines outside of its cluster",
             remedy="PROFILE=HEAD,WORKERS (--profile); docs/VMS.md has their policies",
         )
-    head, _, workers = text.partition(",")
-    return head, workers or head
+    head, *workers = text.split(",")
+    if len(workers) > 1:
+        raise SettingsError(
+            f"profile={text} names {len(workers) + 1} instance profiles, for two kinds of machines",
+            remedy="PROFILE=HEAD,WORKERS (--profile), or one name for both",
+        )
+    return head, workers[0] if workers else head
 
 
 def require_ami(ami: str | None) -> str:
@@ -190,12 +194,39 @@ def _check_user(user: str) -> None:
         raise SettingsError(f"ssh-user={user!r} is not the name of a user", remedy="SSH_USER=… (--ssh-user)")
 
 
+def _check_key(file: Path) -> None:
+    if not file.is_file():
+        raise SettingsError(f"ssh-key={file}: no such file", remedy="name the file of a private key")
+    if file.suffix == ".pub":
+        raise SettingsError(f"ssh-key={file} is a public key", remedy=f"name the private one: {file.with_suffix('')}")
+
+
+def _check_runs(folder: Path) -> None:
+    if not folder.is_absolute():
+        raise SettingsError(
+            f"runs={folder} must be an absolute path, of a folder that all machines share",
+            remedy="RUNS=/nfs/runs (--runs)",
+        )
+    special = sorted({*str(folder)} & _SPECIAL_IN_URLS)
+    if special:
+        raise SettingsError(
+            f"runs={folder} contains {' '.join(special)}, which the address of MLflow's database there cannot have",
+            remedy="name another folder: RUNS=/nfs/runs (--runs)",
+        )
+
+
 def _check_host(host: str) -> None:
     try:
-        ipaddress.ip_address(host)
+        address = ipaddress.ip_address(host)
     except ValueError:
         if not _HOST.fullmatch(host):
             raise SettingsError(
                 f"host={host!r} is neither an address nor the name of a host",
-                remedy="HOSTS names machines only; the user is SSH_USER=… (--ssh-user)",
+                remedy="HOSTS names machines, separated by spaces; the user is SSH_USER=… (--ssh-user)",
             ) from None
+        return
+    if address.version != 4:
+        raise SettingsError(
+            f"host={host} is an IPv6 address, and Ray's launcher copies files to host:path",
+            remedy="name the machine by its host name, or by an IPv4 address",
+        )

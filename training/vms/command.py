@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +50,13 @@ def ray_cluster(options: RayClusterOptions) -> ExitStatus:
     with writing(file):
         file.write_text(to_yaml(document, file), encoding="utf-8")
     _write_token(token_file(name))
-    _say_what_next(_shown(file), RunPlace.model_validate(document["metadata"][METADATA_KEY]))
+    _say_what_next(shlex.quote(_shown(file)), RunPlace.model_validate(document["metadata"][METADATA_KEY]))
     return ExitStatus.DONE
 
 
 def to_yaml(document: dict[str, Any], file: Path) -> str:
     """The file's text, under a comment that says how to use it."""
-    head = f"# Made by ray-train-platform. Start the cluster with\n#   .venv/bin/ray up {_shown(file)}\n"
+    head = f"# Made by ray-train-platform. Start the cluster with\n#   .venv/bin/ray up {shlex.quote(_shown(file))}\n"
     return head + yaml.safe_dump(document, sort_keys=False, width=_WIDTH, allow_unicode=True)
 
 
@@ -63,6 +64,13 @@ def _own(options: RayClusterOptions) -> dict[str, Any]:
     _refuse(
         options, ("workers", "group", "spot", "profile", "ami"), why="describes machines in EC2, and HOSTS names some"
     )
+    if options.env is None:
+        _refuse(
+            options,
+            ("team", "outputs"),
+            why="is about a stack, and no ENV=… names one",
+            remedy="add ENV=… (--env), for copies of checkpoints in its bucket, or leave it out",
+        )
     head, workers = split_hosts(options.host)
     if options.runs is None:
         raise SettingsError(
@@ -116,11 +124,13 @@ def _stack(options: RayClusterOptions) -> tuple[Target, TeamOutput]:
     return target, team_named(target.outputs, options.team)
 
 
-def _refuse(options: RayClusterOptions, names: tuple[str, ...], *, why: str) -> None:
+def _refuse(
+    options: RayClusterOptions, names: tuple[str, ...], *, why: str, remedy: str = "leave out one of the two"
+) -> None:
     flags = {f"--{name.replace('_', '-')}" for name in names}
     given = [flag for flag in given_flags(options, "") if flag in flags]
     if given:
-        raise SettingsError(f"{given[0]} {why}", remedy="leave out one of the two")
+        raise SettingsError(f"{given[0]} {why}", remedy=remedy)
 
 
 def _write_token(file: Path) -> None:

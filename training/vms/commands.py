@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,9 +55,10 @@ def logs(options: LogsOptions) -> int:
     """Print the driver's log of a job and follow it to its end."""
     file, place = _cluster(options, options.ray)
     if options.rank is not None or options.pod is not None:
+        log = f"{place.runs}/{options.run or 'NAME'}/logs/rank-{options.rank or 0}.jsonl"
         raise SettingsError(
             "the log of a rank is in its run's folder, which the machines share",
-            remedy=f".venv/bin/ray exec {file} 'cat {place.runs}/NAME/logs/rank-{options.rank or 0}.jsonl'",
+            remedy=shlex.join([".venv/bin/ray", "exec", str(file), f"cat {shlex.quote(log)}"]),
         )
     with _jobs(file, place) as (connection, jobs):
         return _follow(connection, jobs, jobs.named(options.run), file, stop_on_interrupt=False)
@@ -70,11 +72,11 @@ def stop(options: StopOptions) -> ExitStatus:
         if job.state.is_over:
             raise RefusedError(
                 f"job {job.run} is already {job.state.stage}",
-                remedy=f"resume its run: make train RAY={file} NAME={job.run}, with its settings",
+                remedy=f"resume its run: make train {_ray(file)} NAME={job.run}, with its settings",
             )
         jobs.stop(job)
         print(
-            f"job {job.run} is saving its state; resume its run: make train RAY={file} NAME={job.run}, with its settings"
+            f"job {job.run} is saving its state; resume its run: make train {_ray(file)} NAME={job.run}, with its settings"
         )
         if not options.detach:
             _follow(connection, jobs, job, file, stop_on_interrupt=False)
@@ -114,8 +116,12 @@ def _follow(connection: HeadConnection, jobs: RayJobs, job: RayJob, file: Path, 
     return follow_to_exit(jobs, connection, job, hints=_hints(file, job), stop_on_interrupt=stop_on_interrupt)
 
 
+def _ray(file: Path) -> str:
+    return f"RAY={shlex.quote(str(file))}"
+
+
 def _hints(file: Path, job: RayJob) -> str:
-    return f"  follow it: make logs RAY={file} JOB={job.run}\n  stop it:   make stop RAY={file} JOB={job.run}"
+    return f"  follow it: make logs {_ray(file)} JOB={job.run}\n  stop it:   make stop {_ray(file)} JOB={job.run}"
 
 
 def _refuse_packages(archive: CodeArchive | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -43,7 +44,8 @@ class HeadConnection:
         except ConnectionError as error:
             raise RefusedError(
                 f"the head of {self._file} does not answer: {error}",
-                remedy=f"start the cluster: .venv/bin/ray up {self._file}; in EC2, ssh needs the AWS CLI with its SSM plugin",
+                remedy=f"start the cluster: .venv/bin/ray up {shlex.quote(str(self._file))}; "
+                "in EC2, ssh needs the AWS CLI with its SSM plugin",
             ) from error
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import stat
 from pathlib import Path
 from typing import Any
@@ -163,13 +164,31 @@ def test_wrong_machines_in_ec2_are_refused_with_a_remedy(change: dict[str, Any],
     [
         ({"workers": ("10.0.0.1",)}, "10.0.0.1 is there twice"),
         ({"workers": ("me@10.0.0.2",)}, "SSH_USER"),
+        ({"workers": ("10.0.0.2,10.0.0.3",)}, "separated by spaces"),
+        ({"workers": ("fd00::2",)}, "IPv4"),
         ({"runs": Path("runs")}, "must be an absolute path"),
+        ({"runs": Path("/nfs/100%")}, "contains %"),
         ({"ssh_key": Path("/nonexistent")}, "no such file"),
     ],
 )
 def test_wrong_machines_of_one_s_own_are_refused(change: dict[str, Any], named: str) -> None:
-    with pytest.raises(SettingsError, match=named):
+    with pytest.raises(SettingsError) as refused:
         own_cluster(**change)
+    assert named in f"{refused.value}; {refused.value.remedy}"
+
+
+def test_a_public_key_is_refused_with_the_private_one_s_name(tmp_path: Path) -> None:
+    public = tmp_path / "id.pub"
+    public.touch()
+    with pytest.raises(SettingsError) as refused:
+        own_cluster(ssh_key=public)
+    assert refused.value.remedy is not None
+    assert refused.value.remedy.endswith(str(tmp_path / "id"))
+
+
+def test_a_folder_with_a_space_reaches_the_machines_shell_as_one_word() -> None:
+    commands = own_file(runs=Path("/nfs/my runs"))["initialization_commands"]
+    assert [shlex.split(command) for command in commands] == [["test", "-w", "/nfs/my runs"]]
 
 
 @given(fewest=st.integers(0, 50), most=st.integers(0, 50))
@@ -195,6 +214,11 @@ def test_a_head_alone_is_no_cluster() -> None:
 def test_one_profile_is_that_of_all_machines() -> None:
     assert split_profiles("ray") == ("ray", "ray")
     assert split_profiles("head,workers") == ("head", "workers")
+
+
+def test_a_third_profile_is_refused() -> None:
+    with pytest.raises(SettingsError, match="3 instance profiles"):
+        split_profiles("head,workers,others")
 
 
 def test_the_command_writes_a_file_that_jobs_can_read(tmp_path: Path) -> None:
@@ -225,6 +249,7 @@ def test_the_command_writes_a_file_that_jobs_can_read(tmp_path: Path) -> None:
         (("--host", "a", "--host", "b"), "RUNS=/nfs/runs"),
         (("--host", "a", "--host", "b", "--runs", "/nfs"), "SSH_USER"),
         (("--host", "a", "--host", "b", "--spot"), "--spot"),
+        (("--host", "a", "--host", "b", "--team", "research"), "--team"),
         (("--env", "dev", "--runs", "/nfs"), "--runs"),
     ],
 )

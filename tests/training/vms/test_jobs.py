@@ -123,28 +123,38 @@ def test_a_refused_run_has_the_driver_s_status(machines: Lab) -> None:
     assert "the driver exited with code 3" in refused.stdout
 
 
-def test_ctrl_c_leaves_a_job_running_which_can_be_followed_stopped_and_resumed(machines: Lab) -> None:
-    long = ("--num-workers", "2", "--name", "long")
-    with machines.started("train", *long, "--epochs", "500") as command:
-        read_until(command, "step ")
-        command.send_signal(signal.SIGINT)
-        said = command.communicate(timeout=_UP_SECONDS)[0]
-    assert command.returncode == 130, said
-    assert f"make logs RAY={machines.file} JOB=long" in said
+def test_ctrl_c_leaves_a_job_running_which_another_command_stops(machines: Lab) -> None:
+    _leave_running(machines, "left", "--epochs", "500")
+    stopped = machines.command("stop", "left")
+    assert stopped.returncode == 0, stopped.stdout + stopped.stderr
+    assert list((machines.runs / "left" / "checkpoints").glob("step-*")), "a stopped run has committed a checkpoint"
+    listed = machines.command("jobs").stdout
+    assert "stopped" in next(line for line in listed.splitlines() if line.startswith("left "))
 
-    twice = machines.command("train", *long)
+
+@pytest.mark.long
+def test_a_job_can_be_followed_while_it_is_stopped_and_its_run_resumed(machines: Lab) -> None:
+    _leave_running(machines, "long", "--epochs", "500")
+    twice = machines.command("train", *_QUICK, "--name", "long")
     assert twice.returncode == 3
     assert "run long is running" in twice.stderr
 
     with machines.started("logs", "long") as follower:
         read_until(follower, "step ")
-        stopped = machines.command("stop", "long")
-        assert stopped.returncode == 0, stopped.stdout + stopped.stderr
+        assert machines.command("stop", "long").returncode == 0
         rest = follower.communicate(timeout=_UP_SECONDS)[0]
     assert follower.returncode == 130, rest
-    listed = machines.command("jobs").stdout
-    assert "stopped" in next(line for line in listed.splitlines() if line.startswith("long "))
-    assert machines.command("stop", "long").returncode == 3
+    assert machines.command("stop", "long").returncode == 3, "it is over"
 
-    steps = [one.name for one in (machines.runs / "long" / "checkpoints").glob("step-*")]
-    assert steps, "a stopped run has committed a checkpoint"
+    _leave_running(machines, "long", "--epochs", "500", says="resumed")
+    assert machines.command("stop", "long").returncode == 0
+
+
+def _leave_running(machines: Lab, run: str, *options: str, says: str = "step ") -> None:
+    """Submit a run, and interrupt the command once its log says something."""
+    with machines.started("train", "--num-workers", "2", "--name", run, *options) as command:
+        read_until(command, says)
+        command.send_signal(signal.SIGINT)
+        said = command.communicate(timeout=_UP_SECONDS)[0]
+    assert command.returncode == 130, said
+    assert f"make logs RAY={machines.file} JOB={run}" in said
