@@ -26,7 +26,9 @@ class RunPlace(Section):
     """Where runs are on the machines of a cluster."""
 
     platform: str = Field(description="Release of the trainer on the machines.")
-    home: str = Field(pattern=r"^~/", description="Folder of the cluster in the home folder of the SSH user.")
+    home: str = Field(
+        pattern=r"^~/[A-Za-z0-9._/-]+$", description="Folder of the cluster in the home folder of the SSH user."
+    )
     token_file: str = Field(description="File with the token of Ray's services, on the machine that wrote this file.")
     runs: Annotated[str, Field(pattern=r"^/")] = Field(description="Folder of the runs, which all machines share.")
     data_folders: tuple[str, ...] = Field((), description="Folders that datasets are in; none: any absolute path.")

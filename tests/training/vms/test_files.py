@@ -275,6 +275,15 @@ def test_a_file_of_somebody_else_is_refused(tmp_path: Path, text: str) -> None:
         read_place(file, platform="0.1.0")
 
 
+def test_a_folder_that_a_shell_would_take_for_more_than_a_path_is_refused(tmp_path: Path) -> None:
+    document = own_file()
+    document["metadata"][METADATA_KEY]["home"] = "~/lab; reboot"
+    file = tmp_path / "cluster.yaml"
+    file.write_text(yaml.safe_dump(document))
+    with pytest.raises(SettingsError, match="home"):
+        read_place(file, platform=dev_stack().release.platform)
+
+
 def test_aws_clusters_of_two_names_share_nothing_on_a_machine() -> None:
     first, second = (aws_file(name=name)["file_mounts"] for name in ("one", "two"))
     assert set(first).isdisjoint(second)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 import yaml
 
 from infra.spec.release_rules import ROOT
+from observability.runlog import TrainingStarted, read_all, select
 from tests.engines.report_table import ran
 from tests.engines.ssh_hosts import SshHosts, ssh_hosts
 from tests.training.cluster.commands import interruptible, read_until
@@ -63,9 +65,10 @@ class Lab:
         """Run a command of `python -m training` to its end."""
         return self.run(sys.executable, "-m", "training", name, "--ray", str(self.file), *arguments)
 
-    def started(self, name: str, *arguments: str) -> subprocess.Popen[str]:
-        """Start a command that Ctrl-C interrupts."""
-        return subprocess.Popen(
+    @contextmanager
+    def started(self, name: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        """A command that Ctrl-C interrupts."""
+        with subprocess.Popen(
             [*self.hosts.laptop.prefix, *interruptible(name, "--ray", str(self.file), *arguments)],
             cwd=ROOT,
             env=self.environment,
@@ -73,7 +76,11 @@ class Lab:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-        )
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()  # of a test that failed
 
 
 @pytest.fixture(scope="module")
@@ -146,14 +153,16 @@ def test_a_job_can_be_followed_while_it_is_stopped_and_its_run_resumed(machines:
     assert follower.returncode == 130, rest
     assert machines.command("stop", "long").returncode == 3, "it is over"
 
-    _leave_running(machines, "long", "--epochs", "500", says="resumed")
+    _leave_running(machines, "long", "--epochs", "500")
     assert machines.command("stop", "long").returncode == 0
+    first, second = [event.start_step for event in select(read_all(machines.runs / "long"), TrainingStarted)]
+    assert first == 0 < second, "resumed from the checkpoint of the stop"
 
 
-def _leave_running(machines: Lab, run: str, *options: str, says: str = "step ") -> None:
-    """Submit a run, and interrupt the command once its log says something."""
+def _leave_running(machines: Lab, run: str, *options: str) -> None:
+    """Submit a run, and interrupt the command once the run has trained a step."""
     with machines.started("train", "--num-workers", "2", "--name", run, *options) as command:
-        read_until(command, says)
+        read_until(command, "step ")
         command.send_signal(signal.SIGINT)
         said = command.communicate(timeout=_UP_SECONDS)[0]
     assert command.returncode == 130, said
