@@ -161,7 +161,7 @@ def test_a_job_can_be_followed_while_it_is_stopped_and_its_run_resumed(machines:
 
 def _leave_running(machines: Lab, run: str, *options: str) -> None:
     """Submit a run, and interrupt the command once the run has trained a step."""
-    with machines.started("train", "--num-workers", "2", "--name", run, *options) as command:
+    with machines.started("train", "--num-workers", "1", "--name", run, *options) as command:
         read_until(command, "step ")
         command.send_signal(signal.SIGINT)
         said = command.communicate(timeout=_UP_SECONDS)[0]
