@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infra.packages.requirements import read_requirements
+from infra.spec.command_line import given_flags
 from infra.spec.errors import RefusedError
 from infra.spec.release import load_release
 from observability.quantities import duration
@@ -59,6 +60,11 @@ def logs(options: LogsOptions) -> int:
         raise SettingsError(
             "the log of a rank is in its run's folder, which the machines share",
             remedy=shlex.join([".venv/bin/ray", "exec", str(file), f"cat {shlex.quote(log)}"]),
+        )
+    if "--days" in given_flags(options, ""):
+        raise SettingsError(
+            f"--days={options.days:g} is how far back the logs of pods are searched, and RAY=… (--ray) names machines",
+            remedy="leave it out: the head has the whole log of a job as long as it runs",
         )
     with _jobs(file, place) as (connection, jobs):
         return _follow(connection, jobs, jobs.named(options.run), file, stop_on_interrupt=False)
