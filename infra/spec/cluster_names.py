@@ -140,6 +140,9 @@ LONGEST_JOB_NAME = 47
 LONGEST_GRACE_SECONDS = 300
 """Longest termination grace period of a job's pods, which keep their GPUs for that time."""
 
+POD_LOCK_VARIABLE = "RTP_POD_LOCK"
+"""Environment variable of a job's workers: the file that the ranks of a pod share a lock on, until they have left it."""
+
 LAST_SCRAPES_SECONDS = 60
 """Time for which the pods of a finished job stay: Prometheus scrapes their last values twice."""
 

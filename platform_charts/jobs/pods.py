@@ -38,6 +38,7 @@ CACHE_LIMIT_VARIABLE = "RTP_CACHE_GIB"
 """Environment variable with the size limit of the cache: the file system shows the free space of the whole node."""
 
 TMP_MOUNT = {"name": "tmp", "mountPath": "/tmp"}  # noqa: S108  # a folder of our own container
+_POD_LOCK = f"{TMP_MOUNT['mountPath']}/ranks.lock"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,12 +122,16 @@ def worker(workspace: Workspace, placement: Placement) -> Manifest:
     """Template of a worker: the ranks of one node, or a part of it."""
     grace = _grace_seconds(placement)
     network = network_environment(placement, catalog=workspace.target.catalog)
-    environment = {**_environment(workspace), **network, "RTP_POD_LOG": _CONTAINERS_OUTPUT}
+    pod = {"RTP_POD_LOG": _CONTAINERS_OUTPUT, cluster_names.POD_LOCK_VARIABLE: _POD_LOCK}
+    environment = {**_environment(workspace), **network, **pod}
+    drain = drain_worker(
+        workspace.run_folder, pod_lock=_POD_LOCK, grace_seconds=grace, leaves_at_once=bool(placement.sizes)
+    )
     container = {
         "name": "ray-worker",
         **_ray_container(workspace, environment, worker_resources(placement)),
         "ports": [{"name": "metrics", "containerPort": cluster_names.RAY_PORTS["metrics"]}],
-        **_lifecycle(drain_worker(workspace.run_folder, grace_seconds=grace)),
+        **_lifecycle(drain),
     }
     template = _ray_template(
         workspace,

@@ -15,6 +15,7 @@ from training.allocator import configure_allocator
 from training.config.schema import AllocatorSettings
 from training.launch.agent.agent import Agent, folder_in_memory
 from training.launch.agent.messages import Hello
+from training.launch.pod_lock import holding_the_pod
 from training.launch.ray_client import ADDRESS
 
 
@@ -36,7 +37,7 @@ def serve_rank(config: dict[str, Any]) -> None:
         gpu=context.get_local_rank(),  # Ray Train lets the workers of a group on a node see each other's GPUs
     )
     host, port = config["driver"]
-    with folder_in_memory() as folder:
+    with holding_the_pod(), folder_in_memory() as folder:
         Agent(hello, memory=folder / "state").serve((host, port), bytes.fromhex(config["key"]))
 
 

@@ -7,10 +7,12 @@ import os
 import socket
 import threading
 from collections import deque
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from training.code.kept import UNPACKED
+from training.launch.pod_lock import holding_the_pod
 from training.logs import JsonFormatter, pod_log
 from training.network import free_port
 from training.script.process import CommandProcess
@@ -63,6 +65,8 @@ class CommandNode:
             job: name of the job, for the lines in the pod's log.
             rank: number of the node, which those lines have as their rank.
         """
+        self._pod = ExitStack()
+        self._pod.enter_context(holding_the_pod())
         self._is_printed = rank == 0
         self._log = pod_log(JsonFormatter(run=job, rank=rank))
         self._command: CommandProcess | None = None

@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Collection
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from training.config.schema import ScaleSettings
 from training.evidence import stack_on_death
+from training.launch.pod_lock import holding_the_pod
 from training.launch.task import RankPlace, RankTask
 from training.network import free_port
 from training.rundir import RunDirectory
@@ -44,6 +46,8 @@ class Rank:
     """One rank. `run` occupies it; the methods of the control group answer meanwhile."""
 
     def __init__(self) -> None:
+        self._pod = ExitStack()
+        self._pod.enter_context(holding_the_pod())
         self._gate: Gate | None = None
         self._allowed: dict[int, int] = {}
         self._starting = threading.Lock()

@@ -47,6 +47,11 @@ _JOBS = (
         ),
     ),
     Variable(
+        name="RTP_POD_LOCK",
+        meaning="file that the ranks of a pod lock until they have left it, and it may end",
+        used_by=("platform_charts.jobs", "training", "tune"),
+    ),
+    Variable(
         name="RTP_POD_LOG",
         meaning="file that also gets the lines of a rank's log: the standard output of its container",
         used_by=(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -11,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from infra.spec.cluster_names import POD_LOCK_VARIABLE
 from platform_charts.jobs.drain import drain_head, drain_worker
+from training.launch.pod_lock import holding_the_pod
 from training.rundir import RunDirectory
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -48,6 +51,38 @@ def start(script: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(["/bin/bash", "-c", script], env={"PATH": "/usr/bin:/bin"}, stderr=subprocess.DEVNULL)
 
 
+RANK = """
+import os, sys
+from training.launch.pod_lock import holding_the_pod
+with holding_the_pod():
+    print("here", flush=True)
+    sys.stdin.readline()
+print("left", flush=True)
+sys.stdin.readline()
+"""
+
+
+@contextmanager
+def in_pod(lock: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A rank in a process of its own, which leaves the pod when it gets a line."""
+    environment = {**os.environ, POD_LOCK_VARIABLE: str(lock)}
+    command = [sys.executable, "-c", RANK]
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"here\n"
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def worker_script(folder: Path | None, lock: Path, *, grace_seconds: int = 60, leaves_at_once: bool = False) -> str:
+    """The script of a worker whose ranks lock this file."""
+    where = None if folder is None else str(folder)
+    return drain_worker(where, pod_lock=str(lock), grace_seconds=grace_seconds, leaves_at_once=leaves_at_once)
+
+
 def head_script(folder: Path) -> str:
     """The head's script for a run."""
     script = drain_head(str(folder), grace_seconds=60)
@@ -62,20 +97,45 @@ def test_the_head_ends_when_the_run_has_saved(tmp_path: Path) -> None:
         assert (tmp_path / "saved").exists()
 
 
-def test_a_worker_outlives_the_driver_of_its_run(tmp_path: Path) -> None:
-    with driving(tmp_path):
-        worker = start(drain_worker(str(tmp_path), grace_seconds=60))
-        time.sleep(0.3)
-        assert worker.poll() is None
-        RunDirectory(tmp_path).request_stop()
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_worker_ends_once_its_ranks_have_left_while_the_run_goes_on(tmp_path: Path, ends: bool) -> None:  # noqa: FBT001
+    lock = tmp_path / "lock"
+    with driving(tmp_path), in_pod(lock) as one, in_pod(lock) as other:
+        worker = start(worker_script(tmp_path, lock))
+        for rank in (one, other):
+            time.sleep(0.3)
+            assert worker.poll() is None
+            if ends:
+                rank.kill()
+                continue
+            assert rank.stdin is not None
+            rank.stdin.write(b"\n")
+            rank.stdin.flush()
         assert worker.wait(timeout=PATIENCE) == 0
+        assert RunDirectory(tmp_path).is_running()
+
+
+def test_a_worker_without_ranks_ends_at_once(tmp_path: Path) -> None:
+    with driving(tmp_path):
+        assert start(worker_script(tmp_path, tmp_path / "lock")).wait(timeout=PATIENCE) == 0
 
 
 def test_a_worker_does_not_wait_beyond_its_grace_period(tmp_path: Path) -> None:
-    with driving(tmp_path):
-        worker = start(drain_worker(str(tmp_path), grace_seconds=36))
+    with driving(tmp_path), in_pod(tmp_path / "lock") as rank:
+        worker = start(worker_script(tmp_path, tmp_path / "lock", grace_seconds=36))
         assert worker.wait(timeout=PATIENCE) == 0
-        assert RunDirectory(tmp_path).is_running()
+        assert rank.poll() is None
+
+
+def test_ranks_of_an_elastic_job_are_told_no_deadline_because_they_leave_at_once(tmp_path: Path) -> None:
+    assert "--deadline" in worker_script(tmp_path, tmp_path)
+    assert "--deadline" not in worker_script(tmp_path, tmp_path, leaves_at_once=True)
+
+
+def test_outside_of_a_pod_there_is_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(POD_LOCK_VARIABLE, raising=False)
+    with holding_the_pod():
+        pass
 
 
 def test_a_finished_run_is_not_asked_to_stop(tmp_path: Path) -> None:
@@ -90,7 +150,7 @@ def test_a_worker_of_a_finished_run_tells_nobody(tmp_path: Path) -> None:
     with RunDirectory(tmp_path).driving():
         pass
     told = tmp_path / "told"
-    script = drain_worker(str(tmp_path), grace_seconds=60).replace("ray drain-node", f"touch {told} #")
+    script = worker_script(tmp_path, tmp_path / "lock").replace("ray drain-node", f"touch {told} #")
     assert start(script).wait(timeout=PATIENCE) == 0
     assert not told.exists()
 
@@ -101,11 +161,11 @@ def test_a_job_whose_run_never_started_ends_at_once(tmp_path: Path, make_folder:
     if make_folder:
         folder.mkdir()
     assert start(head_script(folder)).wait(timeout=PATIENCE) == 0
-    assert start(drain_worker(str(folder), grace_seconds=60)).wait(timeout=PATIENCE) == 0
+    assert start(worker_script(folder, tmp_path / "lock")).wait(timeout=PATIENCE) == 0
 
 
 def test_ray_knows_the_flags_of_drain_node() -> None:
     ray = Path(sys.executable).with_name("ray")
     text = subprocess.run([ray, "drain-node", "--help"], check=True, capture_output=True, text=True).stdout
-    used = {word for word in drain_worker(None, grace_seconds=60).split() if word.startswith(("--", "DRAIN_"))}
+    used = {word for word in worker_script(None, Path("lock")).split() if word.startswith(("--", "DRAIN_"))}
     assert all(word in "".join(text.split()) for word in used)

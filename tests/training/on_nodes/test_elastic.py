@@ -8,7 +8,7 @@ from tests.faults.proof import assert_every_sample_once
 from tests.training.on_nodes.cluster import Job, NodeCluster
 from training.cluster.objects import POD, has_condition
 
-_SETTINGS = ("--epochs", "600", "--set", "checkpoint.every_steps=100", "--set", "loop.log_sample_ids=true")
+_SETTINGS = ("--epochs", "2500", "--set", "checkpoint.every_steps=100", "--set", "loop.log_sample_ids=true")
 """Minutes of training on two cores: the sizer polls every ten seconds, and each move starts new ranks."""
 
 
