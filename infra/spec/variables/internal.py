@@ -49,7 +49,7 @@ _JOBS = (
     Variable(
         name="RTP_POD_LOCK",
         meaning="file that the ranks of a pod lock until they have left it, and it may end",
-        used_by=("platform_charts.jobs", "training", "tune"),
+        used_by=("platform_charts.jobs", "training"),
     ),
     Variable(
         name="RTP_POD_LOG",
