@@ -276,7 +276,7 @@ def test_the_difference_in_cost_is_what_a_commit_changes(tmp_path: Path) -> None
     ("program", "arguments", "enable"),
     [
         ("actionlint", [], "go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12"),
-        ("zizmor", ["--offline", "--quiet", "--config", ".github/zizmor.yml"], "pip install zizmor"),
+        ("zizmor", ["--offline", "--quiet", "--config", ".github/zizmor.yml"], "make env FOR=dev"),
     ],
 )
 def test_the_checkers_of_workflows_find_nothing(program: str, arguments: list[str], enable: str) -> None:
