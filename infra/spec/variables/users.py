@@ -359,10 +359,10 @@ _TESTS = (
         used_by=("tests",),
     ),
     Variable(
-        name="ANYSCALE_PYTHON",
-        meaning="Python interpreter with the package `anyscale`",
+        name="ANYSCALE_FOLDER",
+        meaning="folder with the packages of tests/training/vms/anyscale.lock",
         value="(none)",
-        used_by=("tests",),
+        used_by=(".ci/run", "tests"),
     ),
     Variable(name="FLUENT_BIT", meaning="Fluent Bit binary", value="(on PATH)", used_by=("tests",)),
     Variable(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -55,15 +56,16 @@ def _documents(**changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:  # noqa
 
 def _read(*documents: tuple[str, dict[str, Any]]) -> list[str]:
     """What Anyscale's models say of each document."""
-    python = os.environ.get("ANYSCALE_PYTHON")
-    if python is None:
-        skipped(
-            _NAME,
-            "the package anyscale is not among the project's",
-            "make an environment with it, and set ANYSCALE_PYTHON to its interpreter",
-        )
+    folder = os.environ.get("ANYSCALE_FOLDER")
+    if folder is None:
+        skipped(_NAME, "ANYSCALE_FOLDER is not set", "tests/training/vms/anyscale.lock says how")
     done = subprocess.run(
-        [python, "-c", _READ], input=json.dumps(documents), capture_output=True, text=True, check=True
+        [sys.executable, "-c", _READ],
+        env={**os.environ, "PYTHONPATH": folder},
+        input=json.dumps(documents),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     ran(_NAME)
     return done.stdout.split()
