@@ -156,13 +156,16 @@ def test_no_output_is_secret(environment: str) -> None:
 
 def test_a_preview_knows_every_output_that_no_resource_computes() -> None:
     outputs, known = preview("prod").outputs, graph("prod").outputs
-    computed = {"cluster", "registries", "storage", "roles"}
+    computed = {"cluster", "network", "registries", "storage", "roles", "teams"}
     assert {name: outputs[name] for name in outputs.keys() - computed} == {
         name: known[name] for name in known.keys() - computed
     }
     assert outputs["cluster"] == {**known["cluster"], "endpoint": UNKNOWN, "certificate_authority": UNKNOWN}
     assert outputs["storage"]["checkpoint_bucket"] == known["storage"]["checkpoint_bucket"]
     assert outputs["roles"] == dict.fromkeys(known["roles"], UNKNOWN)
+    subnets = [UNKNOWN] * len(known["network"]["private_subnets"])
+    assert outputs["network"] == {"private_subnets": subnets, "node_security_group": UNKNOWN}
+    assert outputs["teams"] == [{**team, "efs_access_point": UNKNOWN} for team in known["teams"]]
 
 
 def test_outputs_that_break_the_contract_fail_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
