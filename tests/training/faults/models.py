@@ -49,6 +49,24 @@ class _Faulty(SimpleCnn):
         raise NotImplementedError
 
 
+class _Paced(SimpleCnn):
+    """Takes its time in each training step until the file `hurry` exists."""
+
+    def __init__(self, spec: SampleSpec, *, hurry: str) -> None:
+        super().__init__(channels=spec.shape[0], classes=spec.outputs, width=16, dropout=0.25)
+        self._hurry = Path(hurry)
+
+    def _classify(self, features: Tensor) -> Tensor:
+        if self.training and not self._hurry.exists():
+            time.sleep(0.05)
+        return super()._classify(features)
+
+
+def paced(spec: SampleSpec, *, hurry: str) -> _Paced:
+    """A model whose steps take at least 50 ms until the file `hurry` exists."""
+    return _Paced(spec, hurry=hurry)
+
+
 class _Killed(_Faulty):
     def fail(self) -> None:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -97,17 +97,21 @@ def test_a_run_leaves_a_node_that_is_being_drained_and_repeats_no_step(
 ) -> None:
     leaving = nodes.workers[-1]
     spare = next(host for host in machines[1:] if host not in nodes.workers)
+    hurry = tmp_path / "hurry"
     settings = small_settings(
+        model={"name": "tests.training.faults.models:paced", "options": {"hurry": str(hurry)}},
         scale={"launcher": "torchrun", "workers": 2},
         # Long enough for a node to join, and for a worker to start on it.
         loop={"epochs": 200, "log_sample_ids": True},
         checkpoint={"every_steps": 100_000, "keep_best": 0},
     )
     with drive(nodes, settings, tmp_path) as driver:
-        assert driver.wait_for(lambda event: isinstance(event, Step) and event.step >= 100)
+        assert driver.wait_for(lambda event: isinstance(event, Step) and event.step >= 20)
         nodes.join(spare)
         asked = time.time()
         nodes.drain(leaving, seconds=300)
+        assert driver.wait_for(lambda event: isinstance(event, TrainingStarted) and event.start_step > 0)
+        hurry.touch()
         ended = driver.end()
     nodes.lose(leaving)
     assert ended.status == 0, ended.err
