@@ -24,7 +24,7 @@ from infra.spec.manifest import Manifest
 CONTEXT = "sandbox"
 """Context name in the kubeconfig."""
 
-_START_SECONDS = 60.0
+_START_SECONDS = 180.0
 
 
 class ControlPlane:

@@ -22,7 +22,7 @@ from infra.spec.cluster_names import KUEUE_API
 from infra.spec.manifest import Manifest
 from platform_charts.charts.kueue import kueue_configuration
 
-_START_SECONDS = 60.0
+_START_SECONDS = 180.0
 _LOOPBACK = "127.0.0.1"
 
 _RAY_JOB = ("ray.io/v1", "RayJob")
