@@ -4,7 +4,8 @@ Time in optimizer steps that still count is productive, everything else is a los
 sweeps over the events and remembers up to when time is accounted. An event gives the time since then to classes, so no second counts twice
 or not at all, and the classes add up to the wall time. The log spans restarts and resumes, and so does the ledger. A wall clock that is set
 between two events of a machine changes nothing, because they have its uptime too (`observability.steady_clock`).
-What the time cost is counted with it, at the price that the driver of that time had (`observability.cost`).
+What the time cost is counted with it, at the price that the driver of that time had (`observability.cost`), with as many workers as its
+ranks were.
 
 It sees a run as rank 0 does. What rank 0 waits for its peers' gradients when it has its own is communication; an all-reduce that overlaps
 with the backward pass is part of its time, and counts as productive. Logs of older versions do not have that wait: of those, the time that
@@ -68,6 +69,8 @@ class GoodputLedger:
         self._failure = ""
         self._by_cause: dict[str, float] = {}
         self._price: float | None = None
+        self._worker_price = 0.0
+        self._workers = 0
         self._has_price = False
         self._unpriced_seconds = 0.0
 
@@ -180,7 +183,8 @@ class GoodputLedger:
             waited = "queue"  # and not if its job has started a driver before
         self._count(waited, self._advance(event.time))
         self._open = self._starting
-        self._price = event.dollars_per_hour
+        self._price, self._worker_price = event.dollars_per_hour, event.dollars_per_worker_hour
+        self._workers = _fewest_workers(event)
         self._has_price = self._has_price or self._price is not None
 
     def _step(self, event: Step) -> None:
@@ -222,7 +226,7 @@ class GoodputLedger:
     def _ready(self, event: TrainingStarted) -> None:
         name: TimeClass = self._open if self._open in {"startup", "restart"} else "restart"
         self._count(name, self._advance(event.time))
-        self._open, self._has_trained = "other", True
+        self._open, self._has_trained, self._workers = "other", True, event.world
         self._take_back(event.start_step)
         self._failure = ""
 
@@ -268,7 +272,8 @@ class GoodputLedger:
         is_paid = name not in UNPAID
         if is_paid and self._price is None:
             self._unpriced_seconds += seconds
-        spent = Spent(seconds, seconds / SECONDS_PER_HOUR * (self._price or 0.0) if is_paid else 0.0)
+        price = 0.0 if self._price is None else self._price + self._workers * self._worker_price
+        spent = Spent(seconds, seconds / SECONDS_PER_HOUR * price if is_paid else 0.0)
         self._counted[name] += spent
         return spent
 
@@ -299,6 +304,12 @@ class GoodputLedger:
                     self._blame(repeated.seconds)
                 if kept is not None:
                     groups.append(kept)
+
+
+def _fewest_workers(event: RunStarted) -> int:
+    """With how many workers an elastic run begins at least."""
+    scale = event.settings.get("scale", {})
+    return int(scale.get("min_workers") or scale.get("workers", 1))
 
 
 def _spent(step: Step, gap: float) -> dict[TimeClass, float]:

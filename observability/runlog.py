@@ -28,6 +28,7 @@ class RunStarted(Event):
         environment: interpreter, packages, machine and code, as `training.environment` describes them.
         submitted: Unix time at which the driver's job was submitted to a cluster; 0 without a job, or if it is not known.
         dollars_per_hour: price of the machines, or of the parts of them, that this driver and its ranks hold; None if it is not known.
+        dollars_per_worker_hour: price that each rank adds to it, of a run whose number of ranks changes.
     """
 
     kind: ClassVar[str] = "run_started"
@@ -36,6 +37,7 @@ class RunStarted(Event):
     environment: dict[str, Any]
     submitted: float = 0.0
     dollars_per_hour: float | None = None
+    dollars_per_worker_hour: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ from typing import Any
 
 from packaging.requirements import Requirement
 
-from infra.spec.cluster_names import PRICE_VARIABLE
+from infra.spec.cluster_names import PRICE_VARIABLE, WORKER_PRICE_VARIABLE
 from infra.spec.yaml_text import read_file
 
 DISTRIBUTION = "ray-train-platform"
@@ -64,9 +64,14 @@ def submitted(variables: Mapping[str, str] = os.environ) -> float:
 
 
 def dollars_per_hour(variables: Mapping[str, str] = os.environ) -> float | None:
-    """Price of what the job of this driver holds; None outside of a job, and where the stack has no price for its nodes."""
+    """Price of what the job of this driver holds all the time; None outside of a job, and where the stack has no price for its nodes."""
     price = variables.get(PRICE_VARIABLE)
     return None if price is None else float(price)
+
+
+def dollars_per_worker_hour(variables: Mapping[str, str] = os.environ) -> float:
+    """Price of what an elastic job of this driver holds for each of its workers in addition; 0 for another job."""
+    return float(variables.get(WORKER_PRICE_VARIABLE, "0"))
 
 
 @cache

@@ -66,6 +66,7 @@ class Supervisor:
             failures.clear(self._run.path)
             self._run.clear_requests()
         settings = self._settings.model_dump(mode="json")
+        price = self._settings.run.dollars_per_hour
         described = environment.describe(None if self._code is None else self._code.describe())
         self._emit(
             RunStarted(
@@ -73,7 +74,8 @@ class Supervisor:
                 settings=settings,
                 environment=described,
                 submitted=environment.submitted(),
-                dollars_per_hour=self._settings.run.dollars_per_hour or environment.dollars_per_hour(),
+                dollars_per_hour=price or environment.dollars_per_hour(),
+                dollars_per_worker_hour=0.0 if price else environment.dollars_per_worker_hour(),
             )
         )
         launcher = make_launcher(self._settings.scale, scratch=self._run.path.resolve().parent.parent / "ray")

@@ -147,7 +147,11 @@ LAST_SCRAPES_SECONDS = 60
 """Time for which the pods of a finished job stay: Prometheus scrapes their last values twice."""
 
 PRICE_VARIABLE = "RTP_DOLLARS_PER_HOUR"
-"""Environment variable of a job's head, and so of its driver: US dollars per hour of its pods' parts of nodes."""
+"""Environment variable of a job's head, and so of its driver: US dollars per hour of its pods' parts of nodes; of an elastic job, of the
+head's."""
+
+WORKER_PRICE_VARIABLE = "RTP_DOLLARS_PER_WORKER_HOUR"
+"""The same of an elastic job: US dollars per hour of each worker's part of its pod's node."""
 
 REQUESTS_VARIABLE = "RTP_REQUESTS"
 """Environment variable of a job's workers: the folder with what a member of the team asks of the run, a file for each kind of request."""
@@ -182,6 +186,9 @@ ELASTIC_LABEL = f"{LABEL_PREFIX}/elastic"
 
 SIZES_ANNOTATION = f"{LABEL_PREFIX}/worker-pods"
 """Annotation of an elastic RayJob: the numbers of worker pods that its run can use, ascending, e.g. `1,2,4`."""
+
+MOST_ANNOTATION = f"{LABEL_PREFIX}/most-worker-pods"
+"""Annotation of an elastic RayJob: the most worker pods that its user lets it have, e.g. `2`; without it, the most of its sizes."""
 
 SIZING_ANNOTATION = f"{LABEL_PREFIX}/sizing"
 """Annotation of an elastic RayJob: how many worker pods it has, and what becomes of them; `platform_charts.images.job_sizer` writes it."""

@@ -8,7 +8,7 @@ from infra.spec.errors import RefusedError
 from infra.spec.manifest import Manifest
 from platform_charts.jobs import pods
 from platform_charts.jobs.placement import Placement
-from platform_charts.jobs.price import Wanted, job_usd_per_hour
+from platform_charts.jobs.price import Wanted, job_price
 from platform_charts.jobs.resources import Share, node_share
 
 _HEAD = Share(2, 6)
@@ -36,8 +36,7 @@ def ray_cluster_spec(workspace: pods.Workspace, placement: Placement, *, driver_
     """
     head = _head(workspace, driver_memory_mib)
     wanted = Wanted(cpus=pods.HEAD_CPUS, memory_gib=head.memory_gib)
-    # The cost of a run is its time times one price, which an elastic job does not have.
-    price = None if placement.sizes else job_usd_per_hour(placement, workspace.target, head=wanted)
+    price = job_price(placement, workspace.target, head=wanted)
     workers = {
         "groupName": WORKER_GROUP,
         # Equal unless the job is elastic, because Kueue counts the first, and KubeRay keeps the number between the others.
@@ -59,7 +58,7 @@ def ray_cluster_spec(workspace: pods.Workspace, placement: Placement, *, driver_
                 "num-cpus": "0",
                 "object-store-memory": _object_store_bytes(head),
             },
-            "template": pods.head(workspace, placement, share=head, usd_per_hour=price),
+            "template": pods.head(workspace, placement, share=head, price=price),
         },
         "workerGroupSpecs": [workers],
     }

@@ -14,6 +14,7 @@ from platform_charts.jobs.drain import drain_head, drain_worker
 from platform_charts.jobs.head_loss import submitter_probe
 from platform_charts.jobs.nccl import network_environment
 from platform_charts.jobs.placement import Placement
+from platform_charts.jobs.price import JobPrice
 from platform_charts.jobs.request import Target
 from platform_charts.jobs.requests import with_requests
 from platform_charts.jobs.resources import EFA_HUGE_PAGES_MIB, Share
@@ -88,21 +89,22 @@ HEAD_CPUS = 1
 """Cores that a head requests: it rarely needs its limit."""
 
 
-def head(workspace: Workspace, placement: Placement, *, share: Share, usd_per_hour: float | None) -> Manifest:
+def head(workspace: Workspace, placement: Placement, *, share: Share, price: JobPrice | None) -> Manifest:
     """Template of the head, which drives the run but holds no rank of it, on the head nodes.
 
     Args:
         workspace: what all pods have in common.
         placement: where the workers are.
         share: limits of Ray's container, which requests `HEAD_CPUS` only.
-        usd_per_hour: price of the job's parts of nodes, for the cost of its run; None if it is not known.
+        price: of the job's parts of nodes, for the cost of its run; None if it is not known.
     """
     grace = _grace_seconds(placement)
-    price = {} if usd_per_hour is None else {cluster_names.PRICE_VARIABLE: f"{usd_per_hour:.6g}"}
     container = {
         "name": "ray-head",
         **_ray_container(
-            workspace, {**_environment(workspace), **price}, resources_of(share, requests={"cpu": str(HEAD_CPUS)})
+            workspace,
+            {**_environment(workspace), **_priced(price)},
+            resources_of(share, requests={"cpu": str(HEAD_CPUS)}),
         ),
         "ports": [{"name": name, "containerPort": port} for name, port in cluster_names.RAY_PORTS.items()],
         **_lifecycle(drain_head(workspace.run_folder, grace_seconds=grace)),
@@ -116,6 +118,14 @@ def head(workspace: Workspace, placement: Placement, *, share: Share, usd_per_ho
         annotations={},
         eviction=cluster_names.NO_EVICTION,
     )
+
+
+def _priced(price: JobPrice | None) -> dict[str, str]:
+    """What tells a driver the price of its job."""
+    if price is None:
+        return {}
+    fixed = {cluster_names.PRICE_VARIABLE: f"{price.fixed:.6g}"}
+    return {**fixed, cluster_names.WORKER_PRICE_VARIABLE: f"{price.per_worker:.6g}"} if price.per_worker else fixed
 
 
 def worker(workspace: Workspace, placement: Placement) -> Manifest:

@@ -52,8 +52,21 @@ def price_of_pod(wanted: Wanted, group: GpuGroupOutput | None, target: Target) -
     return PodPrice(instance_type=instance, usd_per_hour=whole * _part(wanted, instance, group, target), note=note)
 
 
-def job_usd_per_hour(placement: Placement, target: Target, *, head: Wanted) -> float | None:
-    """US dollars per hour of a job's head and workers; None if one of them has no price.
+@dataclass(frozen=True, kw_only=True)
+class JobPrice:
+    """What a job's driver is told of its price, in US dollars per hour.
+
+    Attributes:
+        fixed: of what the job holds all the time: the head, and the workers unless it is elastic.
+        per_worker: of each worker of an elastic job; 0 for another job.
+    """
+
+    fixed: float
+    per_worker: float = 0.0
+
+
+def job_price(placement: Placement, target: Target, *, head: Wanted) -> JobPrice | None:
+    """The price of a job's head and workers; None if one of them has no price.
 
     If Kueue may choose among several groups, the workers cost what they do in the most expensive one that has a price.
     """
@@ -61,7 +74,11 @@ def job_usd_per_hour(placement: Placement, target: Target, *, head: Wanted) -> f
     possible = [price_of_pod(wanted, group, target).usd_per_hour for group in placement.groups or (None,)]
     worker = max((price for price in possible if price is not None), default=None)
     of_head = price_of_pod(head, None, target).usd_per_hour
-    return None if worker is None or of_head is None else of_head + placement.pods * worker
+    if worker is None or of_head is None:
+        return None
+    if placement.sizes:
+        return JobPrice(fixed=of_head, per_worker=worker / (placement.gpus or 1))
+    return JobPrice(fixed=of_head + placement.pods * worker)
 
 
 def _node_price(instance: str, group: GpuGroupOutput | None, target: Target) -> tuple[float | None, str]:
@@ -93,7 +110,7 @@ def usd_per_hour(placement: Placement, target: Target) -> float | None:
     """US dollars per hour of a job's GPUs, at the catalogue's on-demand price, in the most expensive of its groups.
 
     None if there is no such price: for a job without GPUs; for Capacity Blocks, which are prepaid; and outside the region
-    of the price table. The head is not in it, and `job_usd_per_hour` has it.
+    of the price table. The head is not in it, and `job_price` has it.
     """
     prices = (_price(placement, group, target) for group in placement.groups)
     return max((price for price in prices if price is not None), default=None)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from observability.cost import UNPAID, PrintedCost, RunCost, find_printed_cost
 from observability.goodput import GoodputLedger
-from observability.runlog import Event, RunEnded, RunStarted
+from observability.runlog import Event, RunEnded, RunStarted, WorkersMoved
 from observability.time_classes import CLASSES
 from tests.observability.test_goodput import committed, failed, folded, ready, started, steps
 from tests.observability.test_goodput_sums import lives
@@ -28,6 +28,25 @@ def dollars_of(events: Sequence[Event]) -> dict[str, float]:
     cost = folded(events).cost
     assert cost is not None
     return {name: round(value, 6) for name, value in cost.by_class.items() if value > 1e-9}
+
+
+def test_an_elastic_run_costs_as_many_workers_as_it_has() -> None:
+    scale = {"scale": {"min_workers": 1, "workers": 4}}
+    start = replace(at(3600.0, started(100.0)), dollars_per_worker_hour=360.0, settings=scale)
+    events = [
+        start,
+        ready(110.0),  # the head and one worker: $1.10 a second
+        *steps(1, 2, since=110),  # two workers: $1.20 a second
+        WorkersMoved(time=114, step=2, reason="resized"),
+        replace(ready(116.0, start_step=2), world=4),
+        *steps(3, 4, since=116),  # four workers: $1.40 a second
+        RunEnded(time=120, status="done", step=4),
+    ]
+    assert dollars_of(events)["startup"] == 11.0
+    assert dollars_of(events)["restart"] == 2.4
+    total = folded(events).cost
+    assert total is not None
+    assert total.total == pytest.approx(11.0 + 4 * 1.2 + 2.4 + 4 * 1.4)
 
 
 def test_each_class_costs_the_price_of_its_time() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.spec.cluster_names import PRICE_VARIABLE
+from infra.spec.cluster_names import PRICE_VARIABLE, WORKER_PRICE_VARIABLE
 from training import environment
 
 LIGHT = """
@@ -53,6 +53,8 @@ def test_only_the_driver_of_a_job_knows_a_submission() -> None:
 def test_only_the_driver_of_a_job_knows_a_price() -> None:
     assert environment.dollars_per_hour({}) is None
     assert environment.dollars_per_hour({PRICE_VARIABLE: "1.25"}) == 1.25
+    assert environment.dollars_per_worker_hour({}) == 0.0
+    assert environment.dollars_per_worker_hour({WORKER_PRICE_VARIABLE: "0.5"}) == 0.5
 
 
 def test_describing_imports_no_heavy_package() -> None:

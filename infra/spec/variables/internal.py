@@ -16,7 +16,15 @@ _JOBS = (
     Variable(name="RTP_SUBMITTED", meaning="Unix time at which a driver's job was submitted", used_by=("training",)),
     Variable(
         name="RTP_DOLLARS_PER_HOUR",
-        meaning="US dollars per hour of the parts of nodes that a job holds",
+        meaning="US dollars per hour of the parts of nodes that a job holds; of an elastic job, that its head holds",
+        used_by=(
+            "platform_charts.jobs",
+            "training",
+        ),
+    ),
+    Variable(
+        name="RTP_DOLLARS_PER_WORKER_HOUR",
+        meaning="US dollars per hour of the part of a node that each worker of an elastic job holds",
         used_by=(
             "platform_charts.jobs",
             "training",

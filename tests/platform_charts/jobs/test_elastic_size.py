@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from infra.spec.cluster_names import PRICE_VARIABLE
+from infra.spec.cluster_names import PRICE_VARIABLE, WORKER_PRICE_VARIABLE
 from infra.spec.errors import RefusedError
 from infra.spec.manifest import Manifest
 from platform_charts.jobs.elastic_size import place_elastic_job
@@ -89,10 +89,18 @@ def test_a_fixed_job_is_not_marked() -> None:
     assert _marks(rendered(job(workers=4), with_groups(L4))) == (None, None, None)
 
 
-def test_the_cost_of_an_elastic_run_is_not_that_of_its_fewest_workers() -> None:
-    for request, has_price in ((job(workers=4), True), (elastic(2, 4), False)):
-        head = rendered(request, with_groups(L4))["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
-        assert (PRICE_VARIABLE in variables(head["containers"][0])) is has_price
+def test_the_driver_of_an_elastic_job_knows_the_price_of_its_head_and_of_a_worker() -> None:
+    fixed, changing = (_prices(request) for request in (job(workers=4), elastic(2, 4)))
+    assert fixed.keys() == {PRICE_VARIABLE}
+    assert changing.keys() == {PRICE_VARIABLE, WORKER_PRICE_VARIABLE}
+    whole = changing[PRICE_VARIABLE] + 4 * changing[WORKER_PRICE_VARIABLE]
+    assert whole == pytest.approx(fixed[PRICE_VARIABLE], rel=1e-4)
+
+
+def _prices(request: JobRequest) -> dict[str, float]:
+    head = rendered(request, with_groups(L4))["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
+    given = variables(head["containers"][0])
+    return {name: float(given[name]) for name in (PRICE_VARIABLE, WORKER_PRICE_VARIABLE) if name in given}
 
 
 def _marks(made: Manifest) -> tuple[str | None, ...]:
