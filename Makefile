@@ -82,8 +82,8 @@ stop: $(environment-run) ## Stop the newest run, or NAME=…, after it commits a
 	@$(training) stop $(run) $(cluster) $(machines) $(detached) $(extra)
 
 .PHONY: resize
-resize: environment-train ## Let the newest run, or NAME=…, which was started with WORKERS=1-8, continue with at most WORKERS=2
-	@$(training) resize $(run) $(call option,WORKERS,--workers) $(extra)
+resize: $(environment-run) ## Let the newest run, or NAME=…, which was started with WORKERS=1-8, continue with at most WORKERS=2. On a cluster: ENV=… JOB=…
+	@$(training) resize $(run) $(call option,WORKERS,--workers) $(cluster) $(extra)
 
 .PHONY: job
 job: environment-infra ## Write the RayJob that `make train ENV=…` would submit, or with CMD=… `make run`, to OUT=job.yaml; needs no cluster, and with OUTPUTS=… no stack

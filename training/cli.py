@@ -136,6 +136,11 @@ def stop(options: StopOptions) -> ExitStatus:
 @COMMANDS.command("train")
 def resize(options: ResizeOptions) -> ExitStatus:
     """Let a running elastic run continue with another number of workers, after it commits a checkpoint."""
+    if options.env is not None:
+        from training.cluster import job_size
+
+        return job_size.resize(options)
+    check_local(options)
     run = _chosen(options)
     run.request_workers(options.workers)
     print(

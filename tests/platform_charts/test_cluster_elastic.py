@@ -19,6 +19,7 @@ from tests.engines.kubernetes_operators import Operated
 from tests.training.cluster.team_cluster import wait_until
 from tests.training.cluster.test_cluster_queue import admitted, gpus, is_admitted
 from training.cluster import control
+from training.cluster.job_size import limit
 from training.cluster.lent_quota import gated_if_lent
 from training.cluster.submission import submit
 
@@ -163,6 +164,27 @@ def test_an_elastic_job_returns_what_it_borrowed_when_the_owner_wants_it_and_is_
     assert slices(queued, made) == [(1, "Finished"), (4, "Admitted")]
     state = queued.look(made)
     assert (state.stage, state.reason) == ("running", "4 of 1-8 worker pods")
+
+
+def test_an_elastic_job_that_its_user_resizes_returns_workers_and_grows_again(
+    queued: Operated, objects: Objects
+) -> None:
+    admitted(queued, gpus("others", "platform", 4))
+    made = running(queued, elastic("resizes", (1, 2, 4)))
+    polled(queued, objects, lambda: _all_ready(queued, made, 4))
+    limit(queued.api(TEAM), made, 2)
+    lines = polled(queued, objects, lambda: slices(queued, made)[-1] == (2, "Admitted"))
+    assert lines == [
+        "research/resizes: 4 of 1-2 worker pods; returns 2",
+        "research/resizes: 2 of 1-2 worker pods; returned 2",
+    ]
+    assert _all_ready(queued, made, 2)
+    assert poll(objects) == []
+    other = admitted(queued, gpus("other", TEAM, 2))
+    assert queued.look(made).stage == "running"
+    control.remove(queued.api(TEAM), _read(queued, other))
+    limit(queued.api(TEAM), made, 4)
+    polled(queued, objects, lambda: _all_ready(queued, made, 4))
 
 
 def test_an_elastic_job_that_is_preempted_is_admitted_again_with_its_fewest_workers(

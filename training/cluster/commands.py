@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
@@ -289,6 +289,26 @@ def kept_settings(api: KubernetesApi, context: ClusterContext, found: Manifest) 
     return job_manifest.settings_text(kept)
 
 
+def loaded_again(
+    found: Manifest, written: str, archive: CodeArchive | None, *, overrides: Sequence[str] = ()
+) -> TrainingSettings:
+    """The settings of a job that was submitted.
+
+    Args:
+        found: the job.
+        written: its settings, as `kept_settings` reads them.
+        archive: its code; None without.
+        overrides: changes, `a.b=c`.
+
+    Raises:
+        SettingsError: a change is wrong, or this release refuses the settings.
+    """
+    with importable(archive, with_packages=False), tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, f"{job_manifest.settings_name(found)}.yaml")
+        file.write_text(written, encoding="utf-8")
+        return configuration.load_settings([file], overrides=overrides, environment={})
+
+
 def _rendered_again(
     context: ClusterContext, found: Manifest, written: str | None, arguments: ResumeOptions, archive: CodeArchive | None
 ) -> tuple[Manifest, ...]:
@@ -300,11 +320,7 @@ def _rendered_again(
             command_jobs.check_command(command.text, archive)
         name, team = found["metadata"]["name"], context.team.name
         return render_request(command.request(name, team=team, options=options, code=packed(archive)), context)
-    with importable(archive, with_packages=False), tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, f"{job_manifest.settings_name(found)}.yaml")
-        file.write_text(written, encoding="utf-8")
-        settings = configuration.load_settings([file], overrides=arguments.set, environment={})
-    return _render(settings, options, context, archive)
+    return _render(loaded_again(found, written, archive, overrides=arguments.set), options, context, archive)
 
 
 def submit(

@@ -170,6 +170,12 @@ def gpus(job: Manifest) -> int:
     return sum(group["replicas"] * _gpus_of(group["template"]) for group in groups)
 
 
+def ranks_of_pod(job: Manifest) -> int:
+    """Number of ranks of each of the job's worker pods."""
+    (group,) = job["spec"]["rayClusterSpec"]["workerGroupSpecs"]
+    return _gpus_of(group["template"]) or 1
+
+
 def describe_size(job: Manifest) -> str:
     """The size of a job, e.g. `2 worker pods with 16 GPUs`; that of an elastic one with what it may grow to."""
     pods, count = worker_pods(job), gpus(job)

@@ -24,14 +24,14 @@ from training.cluster.retention import delete_expired
 from training.cluster.submission import submit
 from training.errors import SettingsError
 from training.options.cluster import ClusterOptions
-from training.options.runs import CostOptions, LogsOptions, ProfileOptions, StopOptions
+from training.options.runs import CostOptions, LogsOptions, ProfileOptions, ResizeOptions, StopOptions
 from training.options.training import ResumeOptions
 
 if TYPE_CHECKING:
     from infra.kube.api import KubernetesApi
 
 
-JobOptions: TypeAlias = CostOptions | LogsOptions | ProfileOptions | ResumeOptions | StopOptions
+JobOptions: TypeAlias = CostOptions | LogsOptions | ProfileOptions | ResizeOptions | ResumeOptions | StopOptions
 """Options of the commands on one job."""
 
 

@@ -46,7 +46,7 @@ class StopOptions(DetachOptions, RayFileOptions, ClusterOptions, RunOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResizeOptions(RunOptions):
+class ResizeOptions(ClusterOptions, RunOptions):
     """Options of `resize`."""
 
     workers: int = option("most workers to continue with", ..., metavar="N", at_least=1)

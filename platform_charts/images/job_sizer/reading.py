@@ -26,6 +26,9 @@ GATE = "ray-train-platform/quota-return"
 SIZES = "ray-train-platform/worker-pods"
 """Annotation of an elastic RayJob: the numbers of worker pods that its run can use, ascending."""
 
+MOST = "ray-train-platform/most-worker-pods"
+"""Annotation of an elastic RayJob: the most worker pods that its user lets it have; absent without a limit."""
+
 GROUP_LABEL = "ray.io/group"
 COUNTED = frozenset({"cpu", "memory", "nvidia.com/gpu"})
 """Resources that have quotas (`platform_charts.objects.shares`)."""
@@ -231,9 +234,11 @@ def _requests(pod: Object) -> dict[str, Decimal]:
 
 
 def _sizes(job: Object, group: Object) -> list[int]:
-    """The sizes that the job names, as far as they are in its range; a member of the team can write the annotation."""
-    least, most = group["minReplicas"], group["maxReplicas"]
-    named = job["metadata"].get("annotations", {}).get(SIZES, "").split(",")
+    """The sizes that the job names, as far as they are in its range; a member of the team can write the annotations."""
+    annotations = job["metadata"].get("annotations", {})
+    least, most, limit = group["minReplicas"], group["maxReplicas"], annotations.get(MOST, "")
+    most = min(most, int(limit)) if limit.isdecimal() else most
+    named = annotations.get(SIZES, "").split(",")
     return sorted({least, *(int(text) for text in named if text.isdecimal() and least <= int(text) <= most)})
 
 

@@ -1,7 +1,8 @@
 """How many pods each elastic job should have; pure functions of the quota, the jobs that have it, and those that wait for it.
 
 A job grows into what nobody uses, beside the jobs that wait. It gives pods back once that is enough for a waiting job: to a job of its
-own queue any of them, to a job of another queue those that it has borrowed.
+own queue any of them, to a job of another queue those that it has borrowed. What is beyond its largest size, because its user has limited
+it, it gives back at once.
 """
 
 from __future__ import annotations
@@ -124,8 +125,10 @@ def targets(jobs: Sequence[Sized], claims: Iterable[Claim], quota: Quota) -> dic
         claims: those that wait.
         quota: what is left.
     """
-    made = {job.name: Target(pods=job.pods) for job in jobs}
+    made = {job.name: Target(pods=min(job.pods, job.within(job.pods))) for job in jobs}
     rest = _Rest(quota)
+    for job in jobs:
+        rest.set_aside(job.queue, _times(job.needs, made[job.name].pods - job.pods))
     for claim in sorted(claims, key=lambda one: one.order):
         wanted = _flavored(claim, rest)
         returned = _returned(claim, wanted, rest, [(job, made[job.name]) for job in jobs])

@@ -71,7 +71,7 @@ class Step:
 
 def next_step(holding: Holding, target: Target | None) -> Step:
     """The next step towards a target; None for a job that holds no quota."""
-    span = f"{holding.sizes[0]}-{holding.sizes[-1]} worker pods"
+    span = _span(holding.sizes)
     if holding.admitted is None or target is None:
         # It is queued with the fewest, or it has lost its quota while it asked for more: it keeps no more than the fewest.
         least = holding.sizes[0]
@@ -81,18 +81,27 @@ def next_step(holding: Holding, target: Target | None) -> Step:
         more = target.pods > admitted
         text = f"{admitted} of {span}" + (f"; asks for {target.pods}" if more else "")
         # The figures of the queues may be newer than those of the job: what Kueue admits just now looks as if it did not fit.
-        asked = target.pods if holding.has_waited else max(target.pods, holding.asked)
+        asked = target.pods if holding.has_waited else max(target.pods, min(holding.asked, holding.sizes[-1]))
         return _step(holding, asked=asked, cluster=admitted, text=text)
     # A pod that ends holds its GPUs, and its quota.
     is_done = len(holding.pods) <= target.pods
-    claims, returned = ", ".join(target.claims), admitted - target.pods
-    text = f"{target.pods} of {span}; returned {returned} to {claims}"
+    receiver = f" to {', '.join(target.claims)}" if target.claims else ""
+    returned = f"{admitted - target.pods}{receiver}"
     return _step(
         holding,
         asked=target.pods if is_done else admitted,
         cluster=target.pods,
-        text=text if is_done else f"{admitted} of {span}; returns {returned} to {claims}",
+        text=f"{target.pods} of {span}; returned {returned}"
+        if is_done
+        else f"{admitted} of {span}; returns {returned}",
     )
+
+
+def _span(sizes: Sequence[int]) -> str:
+    """The sizes of a job, e.g. `1-4 worker pods`."""
+    if len(sizes) > 1:
+        return f"{sizes[0]}-{sizes[-1]} worker pods"
+    return f"{sizes[0]} worker pod{'s' * (sizes[0] != 1)}"
 
 
 def _step(holding: Holding, *, asked: int, cluster: int, text: str) -> Step:

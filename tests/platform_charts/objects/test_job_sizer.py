@@ -6,6 +6,7 @@ from infra.spec.cluster_names import (
     ELASTIC_ANNOTATION,
     ELASTIC_LABEL,
     GATE_ANNOTATION,
+    MOST_ANNOTATION,
     RETURN_GATE,
     RETURN_LABEL,
     SIZES_ANNOTATION,
@@ -44,6 +45,7 @@ def test_it_writes_jobs_and_their_clusters_in_the_namespaces_of_teams_only() -> 
 def test_both_sides_agree_on_names() -> None:
     assert (reading.ELASTIC, reading.SIZES, program.TEXT) == (ELASTIC_ANNOTATION, SIZES_ANNOTATION, SIZING_ANNOTATION)
     assert (reading.GATE_ANNOTATION, reading.GATE, program.GATE_LABEL) == (GATE_ANNOTATION, RETURN_GATE, RETURN_LABEL)
+    assert reading.MOST == MOST_ANNOTATION
     assert program.ELASTIC_LABEL == ELASTIC_LABEL
     assert set(RESOURCES) == reading.COUNTED
     assert program.ENDED == rayjob.ENDED

@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-from platform_charts.images.job_sizer.reading import SIZES, admitted_slice, claims_of, holding_of, quota_of, sized_of
+from platform_charts.images.job_sizer.reading import (
+    MOST,
+    SIZES,
+    admitted_slice,
+    claims_of,
+    holding_of,
+    quota_of,
+    sized_of,
+)
 
 NOW = datetime(2026, 1, 1, 12, 0, 40, tzinfo=UTC)
 CREATED = "2026-01-01T12:00:00Z"
@@ -169,3 +177,12 @@ def test_a_larger_slice_has_waited_after_half_a_minute(created: str, has_waited:
 )
 def test_sizes_outside_the_range_are_ignored(named: str, sizes: list[int]) -> None:
     assert list(holding_of(job(1, sizes=named), [], None, [], now=NOW).sizes) == sizes
+
+
+@pytest.mark.parametrize(
+    ("most", "sizes"), [("2", [1, 2]), ("3", [1, 2]), ("0", [1]), ("99", [1, 2, 4]), ("nonsense", [1, 2, 4])]
+)
+def test_a_job_has_no_more_pods_than_its_user_allows(most: str, sizes: list[int]) -> None:
+    limited = job(1)
+    limited["metadata"]["annotations"][MOST] = most
+    assert list(holding_of(limited, [], None, [], now=NOW).sizes) == sizes

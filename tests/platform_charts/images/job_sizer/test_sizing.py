@@ -55,6 +55,15 @@ def test_a_job_whose_pods_are_not_ready_does_not_grow() -> None:
     assert targets([sized("starts", 1, may_grow=False)], [], quota(7, 0)) == {"starts": Target(pods=1)}
 
 
+def test_a_job_returns_what_is_beyond_its_largest_size_whoever_waits() -> None:
+    limited = sized("limited", 8, sizes=(1, 2))
+    assert targets([limited], [], quota(0, 0)) == {"limited": Target(pods=2)}
+    made = targets([limited, sized("grows", 1)], [claim("waits", 4)], quota(0, 0))
+    assert made == {"limited": Target(pods=2), "grows": Target(pods=2)}
+    made = targets([limited, sized("returns", 4)], [claim("waits", 8)], quota(0, 0))
+    assert made == {"limited": Target(pods=2), "returns": Target(pods=2, claims=("waits",))}
+
+
 def test_the_older_of_two_jobs_grows_first() -> None:
     made = targets([sized("old", 1), sized("new", 1)], [], quota(4, 0))
     assert {name: target.pods for name, target in made.items()} == {"old": 4, "new": 2}

@@ -61,6 +61,21 @@ def test_a_job_that_shrinks_ends_its_newest_pods_and_keeps_its_quota_while_they_
     assert done == Step(asked=2, text="2 of 1-4 worker pods; returned 2 to team/waits")
 
 
+def test_a_job_that_its_user_limits_returns_pods_to_nobody() -> None:
+    limited, running = (1, 2), pods("a", "b", "c", "d")
+    first = next_step(replace(holding(4, 4, 4, running), sizes=limited), Target(pods=2))
+    assert first == Step(cluster=2, leaving=("c", "d"), text="4 of 1-2 worker pods; returns 2")
+    done = next_step(replace(holding(4, 4, 2, running[:2]), sizes=limited), Target(pods=2))
+    assert done == Step(asked=2, text="2 of 1-2 worker pods; returned 2")
+    fixed = next_step(replace(holding(1, 1, 1, running[:1]), sizes=(1,)), Target(pods=1))
+    assert fixed == Step(text="1 of 1 worker pod")
+
+
+def test_a_request_beyond_the_limit_is_taken_back_at_once() -> None:
+    asking = replace(holding(4, 1, 1, pods("a")), sizes=(1, 2))
+    assert next_step(asking, Target(pods=1)).asked == 2
+
+
 def test_pods_that_end_stay_named_when_others_are_to_end_as_well() -> None:
     ending = [pod("a"), pod("b"), pod("c", is_going=True), pod("d", is_going=True)]
     step = next_step(holding(4, 4, 2, ending), Target(pods=1, claims=("team/waits",)))
