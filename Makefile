@@ -19,8 +19,8 @@ typed := $(foreach v,$(.VARIABLES),$(if $(call is_typed,$v),$v))
 ifneq ($(filter-out $(variables),$(typed)),)
   $(error unknown variable $(filter-out $(variables),$(typed)); known: $(variables))
 endif
-ifneq ($(and $(call is_typed,RAY),$(filter-out train logs stop jobs,$(MAKECMDGOALS))),)
-  $(error RAY=file.yaml is for train, logs, stop and jobs; see docs/VMS.md)
+ifneq ($(and $(call is_typed,RAY),$(filter-out train resume logs stop jobs,$(MAKECMDGOALS))),)
+  $(error RAY=file.yaml is for train, resume, logs, stop and jobs; see docs/VMS.md)
 endif
 unexport $(filter-out PYTHON TORCH_INDEX TORCH_VERSION,$(variables))
 # Bytecode files halve the start-up time of every process; some machines disable them by environment variable.
@@ -74,8 +74,8 @@ new: environment-train ## Write a project with your own model, dataset and objec
 	@$(training) new $(call argument,NAME) $(extra)
 
 .PHONY: resume
-resume: $(environment-run) ## Resume the newest run, or NAME=…, from its newest good checkpoint. On a cluster: ENV=… JOB=…
-	@$(training) resume $(run) $(call options,SET,--set) $(code) $(cluster) $(group) $(restarts) $(detached) $(extra)
+resume: $(environment-run) ## Resume the newest run, or NAME=…, from its newest good checkpoint. On a cluster: ENV=… JOB=…, or RAY=file.yaml JOB=…
+	@$(training) resume $(run) $(call options,SET,--set) $(code) $(cluster) $(machines) $(group) $(restarts) $(detached) $(extra)
 
 .PHONY: stop
 stop: $(environment-run) ## Stop the newest run, or NAME=…, after it commits a checkpoint. On a cluster: ENV=… JOB=…, or RAY=file.yaml JOB=…

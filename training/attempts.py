@@ -142,5 +142,5 @@ def _as_error(failure: Failure, *, remedy: str, code: RunCode | None, reason: st
 
 def _resume(run: RunDirectory, code: RunCode | None) -> str:
     if code is None:
-        return f"make resume NAME={run.argument} resumes from the newest checkpoint"
-    return f"make resume NAME={run.argument} CODE=folder resumes with corrected code"
+        return f"{run.command('resume')} resumes from the newest checkpoint"
+    return f"{run.command('resume')} CODE=folder resumes with corrected code"

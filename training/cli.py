@@ -100,6 +100,10 @@ def train(options: TrainOptions) -> int:
 @COMMANDS.command("train")
 def resume(options: ResumeOptions) -> int:
     """Resume a run from its newest good checkpoint, with its settings and the changes of the command line."""
+    if options.ray is not None:
+        from training.vms import commands as on_machines
+
+        return on_machines.resume(options)
     if options.env is not None:
         from training.cluster import commands
 

@@ -134,7 +134,7 @@ def _explain_unwritable(error: OSError, run: RunDirectory) -> None:
     """Raise an error with a remedy if the run's folder cannot be written; other errors pass."""
     if isinstance(error, LostFileError):
         raise _lost_folder(run) from error
-    then = f"make resume NAME={run.argument} resumes from the newest checkpoint, which is intact"
+    then = f"{run.command('resume')} resumes from the newest checkpoint, which is intact"
     if explained := unwritable.explain(error, run.events, owner="run", then=then):
         raise explained from error
 
@@ -142,8 +142,8 @@ def _explain_unwritable(error: OSError, run: RunDirectory) -> None:
 def _lost_folder(run: RunDirectory) -> TrainingFailedError:
     return TrainingFailedError(
         f"{run.path}: the run's folder was deleted, moved or replaced while the run was going",
-        remedy=f"move it back and resume it: make resume NAME={run.argument}; if it is gone, so are its checkpoints. To end a running "
-        f"run, use make stop NAME={run.argument}",
+        remedy=f"move it back and resume it: {run.command('resume')}; if it is gone, so are its checkpoints. To end a running "
+        f"run, use {run.command('stop')}",
     )
 
 
@@ -199,6 +199,6 @@ def _summarise(outcome: Outcome, run: RunDirectory, code: RunCode | None, delive
     elif delivery is not None:
         lines.append(("MLflow", f"incomplete: {delivery.problem}; make sync NAME={run.argument} sends the rest"))
     if outcome.status == "stopped":
-        lines.append(("resume", f"make resume NAME={run.argument}"))
+        lines.append(("resume", run.command("resume")))
     for name, text in lines:
         print(f"  {name:<11}{text}")

@@ -30,6 +30,9 @@ DISTRIBUTION = "ray-train-platform"
 SUBMITTED_VARIABLE = "RTP_SUBMITTED"
 """Environment variable of a driver on a cluster: the Unix time at which its job was submitted."""
 
+RUN_ARGUMENTS_VARIABLE = "RTP_RUN_ARGUMENTS"
+"""Environment variable of a driver on a cluster: what names its run for `make`, e.g. `ENV=prod JOB=digits TEAM=research`."""
+
 _EXTRA = "train"
 _ROOT = Path(__file__).resolve().parents[1]
 _RELEASE = _ROOT / "infra" / "spec" / "release.yaml"
@@ -61,6 +64,11 @@ def describe(code: Mapping[str, Any] | None = None) -> dict[str, Any]:
 def submitted(variables: Mapping[str, str] = os.environ) -> float:
     """When the job of this driver was submitted, as Unix time; 0 outside of a job, and in one that a schedule submitted."""
     return float(variables.get(SUBMITTED_VARIABLE, "0"))
+
+
+def run_arguments(variables: Mapping[str, str] = os.environ) -> str | None:
+    """What names the run of this driver on the command line of whoever submitted it; None outside of a job."""
+    return variables.get(RUN_ARGUMENTS_VARIABLE)
 
 
 def dollars_per_hour(variables: Mapping[str, str] = os.environ) -> float | None:

@@ -43,6 +43,7 @@ from training.config.load import load_settings, render
 from training.config.resize import check_size
 from training.config.schema import RunSettings, TrainingSettings
 from training.driver_lock import DriverLock
+from training.environment import run_arguments
 from training.errors import PreflightError, SettingsError
 from training.profiling.request import RequestFile
 
@@ -131,6 +132,10 @@ class RunDirectory:
         return (
             self.name if self.path.parent.resolve() == default_root().resolve() else f"{self.path.parent}/{self.name}"
         )
+
+    def command(self, name: str) -> str:
+        """A command on the run, as its user types it: `make resume NAME=digits`, or with the arguments of the job that it runs in."""
+        return f"make {name} {run_arguments() or f'NAME={self.argument}'}"
 
     @property
     def settings_file(self) -> Path:

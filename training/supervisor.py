@@ -88,7 +88,7 @@ class Supervisor:
             except KeyboardInterrupt:
                 message = "stopped without saving the current step"
                 self._emit(RunEnded(status="interrupted", step=self._committed_step(), message=message))
-                remedy = f"make resume NAME={self._run.argument} resumes from the newest checkpoint"
+                remedy = f"{self._run.command('resume')} resumes from the newest checkpoint"
                 raise Interrupted(message, remedy=remedy) from None
             except Exception as error:
                 self._emit(RunEnded(status="failed", step=self._committed_step(), message=str(error)))

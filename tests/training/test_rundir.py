@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from observability.runlog import CheckpointCommitted, Notice, RunLogWriter
 from training.config.load import load_settings
 from training.config.schema import DataSettings, ModelSettings, RunSettings, TrainingSettings
+from training.environment import RUN_ARGUMENTS_VARIABLE
 from training.errors import ExitStatus, PreflightError, SettingsError
 from training.rundir import RunDirectory, runs
 
@@ -91,6 +92,14 @@ def test_a_run_is_found_by_name_and_by_path(tmp_path: Path) -> None:
     run = make(tmp_path, "mine")
     assert RunDirectory.open("mine", root=tmp_path) == run
     assert RunDirectory.open(str(run.path), root=Path("elsewhere")) == run
+
+
+def test_commands_name_a_run_as_its_user_types_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = RunDirectory(tmp_path / "digits")
+    monkeypatch.delenv(RUN_ARGUMENTS_VARIABLE, raising=False)
+    assert run.command("resume") == f"make resume NAME={tmp_path}/digits"
+    monkeypatch.setenv(RUN_ARGUMENTS_VARIABLE, "ENV=prod JOB=digits TEAM=research")
+    assert run.command("stop") == "make stop ENV=prod JOB=digits TEAM=research"
 
 
 def test_the_command_line_names_a_run_elsewhere_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

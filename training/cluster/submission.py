@@ -13,7 +13,7 @@ from infra.spec.errors import RefusedError
 from infra.spec.manifest import Manifest, annotated
 from infra.spec.node_labels import LABEL_PREFIX
 from training.cluster.state import Observation, state_of
-from training.environment import SUBMITTED_VARIABLE
+from training.environment import RUN_ARGUMENTS_VARIABLE, SUBMITTED_VARIABLE
 
 if TYPE_CHECKING:
     from infra.kube.api import KubernetesApi
@@ -46,10 +46,10 @@ def submit(api: KubernetesApi, manifests: Sequence[Manifest], *, env: str) -> Ma
     taken = api.read(job)
     if taken is not None:
         raise _name_taken(taken, env=env)
-    submission, timed = uuid.uuid4().hex, _timed(job, time.time())
+    submission, told = uuid.uuid4().hex, _told(job, submitted=time.time(), env=env)
     manager = f"ray-train-platform-{submission[:12]}"
     try:
-        made = api.apply(annotated(timed, _SUBMISSION, submission), manager=manager, force=False)
+        made = api.apply(annotated(told, _SUBMISSION, submission), manager=manager, force=False)
     except ApiError as error:
         if error.code == 409:
             raise _name_taken(job, env=env) from error
@@ -63,18 +63,27 @@ def submit(api: KubernetesApi, manifests: Sequence[Manifest], *, env: str) -> Ma
     return made
 
 
-def _timed(job: Manifest, submitted: float) -> Manifest:
-    """A copy of the job whose driver knows when it was submitted, and so how long it waited. A job that is rendered knows no time."""
-    timed = copy.deepcopy(dict(job))
-    head = timed["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"][0]
-    head["env"] = [*head["env"], {"name": SUBMITTED_VARIABLE, "value": f"{submitted:.3f}"}]
-    return timed
+def _told(job: Manifest, *, submitted: float, env: str) -> Manifest:
+    """A copy of the job whose driver knows when it was submitted, and so how long it waited, and how commands name it.
+
+    A job that is rendered knows neither; those of a schedule have names of their own.
+    """
+    told = copy.deepcopy(dict(job))
+    head = told["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"][0]
+    known = {SUBMITTED_VARIABLE: f"{submitted:.3f}", RUN_ARGUMENTS_VARIABLE: _arguments(job, env=env)}
+    head["env"] = [*head["env"], *({"name": name, "value": value} for name, value in known.items())]
+    return told
+
+
+def _arguments(job: Manifest, *, env: str) -> str:
+    """What names a job on the command line."""
+    return f"ENV={env} JOB={job['metadata']['name']} TEAM={job['metadata']['labels'][_TEAM]}"
 
 
 def _name_taken(job: Manifest, *, env: str) -> RefusedError:
     metadata = job["metadata"]
     name, namespace = metadata["name"], metadata["namespace"]
-    job_options = f"ENV={env} JOB={name} TEAM={metadata['labels'][_TEAM]}"
+    job_options = _arguments(job, env=env)
     state = state_of(Observation(job=job)) if "uid" in metadata else None
     if state is not None and state.is_over:
         instead = f"resume it: make resume {job_options}, or free the name: kubectl -n {namespace} delete rayjob {name}"

@@ -36,7 +36,7 @@ class DataOptions(OwnCodeOptions, SettingsOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResumeOptions(FollowOptions, SubmissionOptions, OwnCodeOptions, ChangeOptions, RunOptions):
+class ResumeOptions(RayFileOptions, FollowOptions, SubmissionOptions, OwnCodeOptions, ChangeOptions, RunOptions):
     """Options of `resume`."""
 
 

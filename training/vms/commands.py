@@ -19,8 +19,9 @@ from training.code.archive import CodeArchive
 from training.code.given import configurations, files_of, given_code, importable
 from training.config.load import load_settings, render
 from training.errors import ExitStatus, SettingsError
+from training.options.cluster import FollowOptions
 from training.options.runs import JobsOptions, LogsOptions, StopOptions
-from training.options.training import TrainOptions
+from training.options.training import ResumeOptions, TrainOptions
 from training.options.vms import check_machines
 from training.vms.connection import HeadConnection, connected
 from training.vms.place import RunPlace, read_place
@@ -44,12 +45,21 @@ def train(options: TrainOptions) -> int:
         return ExitStatus.DONE
     assert settings.run.name is not None, "for_machines names the run"
     with _jobs(file, place) as (connection, jobs):
-        job = jobs.submit(settings.run.name, render(settings), archive, place)
-        print(f"job {job.run} submitted to the Ray cluster of {file}")
-        if options.detach:
-            print(_hints(file, job))
-            return ExitStatus.DONE
-        return _follow(connection, jobs, job, file, stop_on_interrupt=options.stop_on_interrupt)
+        name = settings.run.name
+        job = jobs.submit(name, render(settings), archive, place, arguments=_arguments(file, name))
+        return _finish(connection, jobs, job, file, options)
+
+
+def resume(options: ResumeOptions) -> int:
+    """Submit a run again, which resumes from its newest good checkpoint; follow it, and mirror its exit status."""
+    file, place = _cluster(options, options.ray)
+    archive = given_code(options.code)
+    _refuse_packages(archive)
+    with _jobs(file, place) as (connection, jobs):
+        # A head that was started anew knows no job, and the folder of the runs still has the run.
+        name = options.run or jobs.named(None).run
+        job = jobs.resume(name, options.set, archive, place, arguments=_arguments(file, name))
+        return _finish(connection, jobs, job, file, options)
 
 
 def logs(options: LogsOptions) -> int:
@@ -78,12 +88,10 @@ def stop(options: StopOptions) -> ExitStatus:
         if job.state.is_over:
             raise RefusedError(
                 f"job {job.run} is already {job.state.stage}",
-                remedy=f"resume its run: make train {_ray(file)} NAME={job.run}, with its settings",
+                remedy=f"resume its run: make resume {_arguments(file, job.run)}",
             )
         jobs.stop(job)
-        print(
-            f"job {job.run} is saving its state; resume its run: make train {_ray(file)} NAME={job.run}, with its settings"
-        )
+        print(f"job {job.run} is saving its state; resume its run: make resume {_arguments(file, job.run)}")
         if not options.detach:
             _follow(connection, jobs, job, file, stop_on_interrupt=False)
     return ExitStatus.DONE
@@ -122,12 +130,22 @@ def _follow(connection: HeadConnection, jobs: RayJobs, job: RayJob, file: Path, 
     return follow_to_exit(jobs, connection, job, hints=_hints(file, job), stop_on_interrupt=stop_on_interrupt)
 
 
-def _ray(file: Path) -> str:
-    return f"RAY={shlex.quote(str(file))}"
+def _finish(connection: HeadConnection, jobs: RayJobs, job: RayJob, file: Path, options: FollowOptions) -> int:
+    print(f"job {job.run} submitted to the Ray cluster of {file}")
+    if options.detach:
+        print(_hints(file, job))
+        return ExitStatus.DONE
+    return _follow(connection, jobs, job, file, stop_on_interrupt=options.stop_on_interrupt)
+
+
+def _arguments(file: Path, run: str) -> str:
+    """What names a run on the command line."""
+    return f"RAY={shlex.quote(str(file))} JOB={run}"
 
 
 def _hints(file: Path, job: RayJob) -> str:
-    return f"  follow it: make logs {_ray(file)} JOB={job.run}\n  stop it:   make stop {_ray(file)} JOB={job.run}"
+    named = _arguments(file, job.run)
+    return f"  follow it: make logs {named}\n  stop it:   make stop {named}"
 
 
 def _refuse_packages(archive: CodeArchive | None) -> None:

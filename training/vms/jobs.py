@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import queue
+import shlex
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from infra.spec.errors import RefusedError
 from training.cluster.objects import one_line
 from training.cluster.state import JobState
 from training.code.archive import CodeArchive
+from training.environment import RUN_ARGUMENTS_VARIABLE
 from training.errors import ExitStatus, SettingsError
 from training.vms.place import CODE_FILE, SETTINGS_FILE, RunPlace, entrypoint
 
@@ -74,25 +76,48 @@ class RayJobs:
                 remedy="run ray up on the file again, which copies its token to the head",
             ) from error
 
-    def submit(self, run: str, settings_yaml: str, archive: CodeArchive | None, place: RunPlace) -> RayJob:
+    def submit(
+        self, run: str, settings_yaml: str, archive: CodeArchive | None, place: RunPlace, *, arguments: str
+    ) -> RayJob:
         """Submit a run; its settings and code travel as the job's working directory.
+
+        Args:
+            run: its name.
+            settings_yaml: its settings.
+            archive: code of the user's own; None without.
+            place: where runs are.
+            arguments: what names the run for `make`, which its messages say.
 
         Raises:
             RefusedError: a job of the run has not ended.
         """
+        command = entrypoint(place.python, place.checkout, has_code=archive is not None)
+        return self._submit(run, command, _files(archive, {SETTINGS_FILE: settings_yaml.encode()}), arguments)
+
+    def resume(
+        self, run: str, changes: Sequence[str], archive: CodeArchive | None, place: RunPlace, *, arguments: str
+    ) -> RayJob:
+        """Submit a run again, with the settings in its folder and changes of them, `a.b=c`; otherwise as `submit`."""
+        resumes = shlex.join([run, "--root", place.runs, *(part for change in changes for part in ("--set", change))])
+        command = entrypoint(place.python, place.checkout, has_code=archive is not None, resumes=resumes)
+        return self._submit(run, command, _files(archive, {}), arguments)
+
+    def _submit(self, run: str, command: str, files: Mapping[str, bytes], arguments: str) -> RayJob:
         earlier = next((job for job in self.all() if job.run == run and not job.state.is_over), None)
         if earlier is not None:
             raise RefusedError(
                 f"run {run} is {earlier.state.stage} in job {earlier.id}", remedy="follow it, or choose another NAME=…"
             )
         with tempfile.TemporaryDirectory() as folder:
-            Path(folder, SETTINGS_FILE).write_text(settings_yaml, encoding="utf-8")
-            if archive is not None:
-                Path(folder, CODE_FILE).write_bytes(archive.data)
+            for name, content in files.items():
+                Path(folder, name).write_bytes(content)
             submitted = self.client.submit_job(
-                entrypoint=entrypoint(place.python, place.checkout, has_code=archive is not None),
+                entrypoint=command,
                 submission_id=f"{run}-{int(time.time())}",
-                runtime_env={"working_dir": folder},
+                runtime_env={
+                    **({"working_dir": folder} if files else {}),
+                    "env_vars": {RUN_ARGUMENTS_VARIABLE: arguments},
+                },
                 metadata={RUN: run},
             )
         return self.read(submitted)
@@ -140,6 +165,11 @@ class RayJobs:
                 f"the cluster has no job{'' if run is None else f' of run {run}'}", remedy=f"its runs: {listed}"
             )
         return found
+
+
+def _files(archive: CodeArchive | None, others: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The files of a job's working directory."""
+    return {**others, **({} if archive is None else {CODE_FILE: archive.data})}
 
 
 def _answer(ask: Any) -> Any:  # noqa: ANN401 - Ray's client has no types

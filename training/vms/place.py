@@ -59,7 +59,7 @@ def home_of(name: str) -> str:
     return f"~/.rtp/{name}"
 
 
-def entrypoint(python: str, folder: str, *, has_code: bool) -> str:
+def entrypoint(python: str, folder: str, *, has_code: bool, resumes: str = "") -> str:
     """The shell command of a job.
 
     It leaves the job's working directory, which Ray removes when the driver disconnects, before the driver has reported its end.
@@ -68,9 +68,11 @@ def entrypoint(python: str, folder: str, *, has_code: bool) -> str:
         python: the trainer's interpreter.
         folder: a folder that stays.
         has_code: the working directory has an archive of code of the user's own.
+        resumes: arguments of `resume`, for the shell; without, it trains with the settings in the working directory.
     """
     code = f' --code "$given/{CODE_FILE}"' if has_code else ""
-    return f'given=$PWD; cd {folder} && exec {python} -m training train --config "$given/{SETTINGS_FILE}"{code}'
+    command = f"resume {resumes}" if resumes else f'train --config "$given/{SETTINGS_FILE}"'
+    return f"given=$PWD; cd {folder} && exec {python} -m training {command}{code}"
 
 
 def local_tracking(runs: str) -> str:

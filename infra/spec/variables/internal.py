@@ -15,6 +15,11 @@ _JOBS = (
     ),
     Variable(name="RTP_SUBMITTED", meaning="Unix time at which a driver's job was submitted", used_by=("training",)),
     Variable(
+        name="RTP_RUN_ARGUMENTS",
+        meaning="what names the run of a job on the command line of its user, e.g. `ENV=prod JOB=digits TEAM=research`",
+        used_by=("training",),
+    ),
+    Variable(
         name="RTP_DOLLARS_PER_HOUR",
         meaning="US dollars per hour of the parts of nodes that a job holds; of an elastic job, that its head holds",
         used_by=(

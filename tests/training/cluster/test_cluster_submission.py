@@ -16,7 +16,7 @@ from infra.spec.manifest import Manifest
 from tests.training.cluster.team_cluster import TeamCluster, wait_until
 from training.cluster import control
 from training.cluster.submission import submit
-from training.environment import submitted
+from training.environment import run_arguments, submitted
 
 
 def settings_of(team_cluster: TeamCluster, name: str) -> Manifest | None:
@@ -45,6 +45,7 @@ def test_the_driver_of_a_job_knows_when_it_was_submitted(
     (container,) = made["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"]
     variables = {one["name"]: one["value"] for one in container["env"] if "value" in one}
     assert before - 0.001 <= submitted(variables) <= time.time()
+    assert run_arguments(variables) == f"ENV=dev JOB={name} TEAM=research"
 
 
 def test_a_name_that_is_taken_is_refused_with_a_remedy(

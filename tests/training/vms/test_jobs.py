@@ -151,19 +151,32 @@ def test_a_job_can_be_followed_while_it_is_stopped_and_its_run_resumed(machines:
         assert machines.command("stop", "long").returncode == 0
         rest = follower.communicate(timeout=_UP_SECONDS)[0]
     assert follower.returncode == 130, rest
+    assert f"make resume RAY={machines.file} JOB=long" in rest
     assert machines.command("stop", "long").returncode == 3, "it is over"
 
-    _leave_running(machines, "long", "--epochs", "500")
+    with machines.started("resume", "long", "--set", "loop.clip_norm=2") as command:
+        _interrupt(command, machines, "long")
     assert machines.command("stop", "long").returncode == 0
     first, second = [event.start_step for event in select(read_all(machines.runs / "long"), TrainingStarted)]
     assert first == 0 < second, "resumed from the checkpoint of the stop"
 
 
+@pytest.mark.long
+def test_a_run_that_does_not_exist_is_not_resumed(machines: Lab) -> None:
+    refused = machines.command("resume", "nowhere")
+    assert refused.returncode == 2, refused.stdout + refused.stderr
+    assert "nowhere" in refused.stdout
+
+
 def _leave_running(machines: Lab, run: str, *options: str) -> None:
     """Submit a run, and interrupt the command once the run has trained a step."""
     with machines.started("train", "--num-workers", "1", "--name", run, *options) as command:
-        read_until(command, "step ")
-        command.send_signal(signal.SIGINT)
-        said = command.communicate(timeout=_UP_SECONDS)[0]
+        _interrupt(command, machines, run)
+
+
+def _interrupt(command: subprocess.Popen[str], machines: Lab, run: str) -> None:
+    read_until(command, "step ")
+    command.send_signal(signal.SIGINT)
+    said = command.communicate(timeout=_UP_SECONDS)[0]
     assert command.returncode == 130, said
     assert f"make logs RAY={machines.file} JOB={run}" in said

@@ -47,15 +47,15 @@ def test_anyscale_passes_the_settings_and_its_machines() -> None:
         assert pair in pairwise(passed)
 
 
-@pytest.mark.parametrize("target", ["train", "logs", "stop", "jobs"])
+@pytest.mark.parametrize("target", ["train", "resume", "logs", "stop", "jobs"])
 def test_commands_on_jobs_take_a_launcher_file(target: str) -> None:
     passed = command(target, "RAY=my lab.yaml")
     assert passed[2] == target
-    assert passed[-2:] == ["--ray", "my lab.yaml"]
+    assert ("--ray", "my lab.yaml") in pairwise(passed)
 
 
-@pytest.mark.parametrize("target", ["resume", "tune", "run", "notebook"])
+@pytest.mark.parametrize("target", ["resize", "tune", "run", "notebook"])
 def test_other_commands_refuse_a_launcher_file_instead_of_working_here(target: str) -> None:
     refused = make("--dry-run", target, "RAY=lab.yaml")
     assert refused.returncode == 2
-    assert "RAY=file.yaml is for train, logs, stop and jobs" in refused.stderr
+    assert "RAY=file.yaml is for train, resume, logs, stop and jobs" in refused.stderr
