@@ -101,6 +101,7 @@ def test_the_results_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         execute("results_of_a_run", tmp_path, monkeypatch, RUN="digit")
 
 
+@pytest.mark.long
 def test_fsdp2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notebook = execute("fsdp2", tmp_path, monkeypatch)
     assert_quiet(notebook)

@@ -83,6 +83,7 @@ def _status(plane: Operated, submitted: Manifest) -> Manifest:
     return found[0].get("status", {}) if found else {}
 
 
+@pytest.mark.long
 def test_a_job_whose_group_has_no_capacity_gets_the_next_group_and_one_without_a_choice_waits(
     impatient: Operated,
 ) -> None:

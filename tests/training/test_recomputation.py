@@ -142,6 +142,7 @@ def test_selective_is_refused_of_compiled_steps() -> None:
         ComputeSettings(activation_checkpointing="selective", compile="default")
 
 
+@pytest.mark.long
 def test_compiled_blocks_are_computed_again(tmp_path: Path) -> None:
     if preflight.find_compiler() is None:
         pytest.skip("no C++ compiler on PATH")

@@ -102,9 +102,16 @@ def apply_plan_destroy(workspace: Workspace, recording: Recording, translation: 
 
 @pytest.fixture(scope="module", autouse=True)
 def lifecycle(
-    folders: Callable[[], Workspace], recordings: dict[str, Recording], translations: dict[str, Translation]
-) -> Iterator[Future[Lifecycle]]:
-    """The test environment's lifecycle, in a thread that runs while the other tests plan."""
+    request: pytest.FixtureRequest,
+    folders: Callable[[], Workspace],
+    recordings: dict[str, Recording],
+    translations: dict[str, Translation],
+) -> Iterator[Future[Lifecycle] | None]:
+    """The test environment's lifecycle, in a thread that runs while the other tests plan; None if no long test runs."""
+    chosen = (one for one in request.session.items if one.path == request.path)
+    if not any(one.get_closest_marker("long") for one in chosen):
+        yield None
+        return
     with ThreadPoolExecutor(1) as pool:
         yield pool.submit(apply_plan_destroy, folders(), recordings["test"], translations["test"])
 

@@ -142,6 +142,7 @@ def short_path() -> Iterator[Path]:
         yield folder
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group(RAY)
 def test_a_ray_run_interrupted_and_killed_ends_in_the_weights_of_an_uninterrupted_one(
     short_path: Path, tmp_path: Path

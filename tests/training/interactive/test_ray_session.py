@@ -144,6 +144,7 @@ def _ends(jobs: JobSubmissionClient, session: str) -> str:
     return log
 
 
+@pytest.mark.long
 def test_a_session_that_nobody_uses_ends_by_itself_with_its_cost(head: Head) -> None:
     log = _ends(head.jobs, _session(head.jobs))
     ended = re.search(r"nobody used it for 6\.0 s; (\d+\.\d\d) GPU-hours, about \$(\d+\.\d\d)", log)

@@ -122,6 +122,7 @@ def test_a_run_trains_on_the_worker_and_its_status_is_the_command_s(machines: La
     assert "test accuracy" in again.stdout
 
 
+@pytest.mark.long
 def test_a_refused_run_has_the_driver_s_status(machines: Lab) -> None:
     data = ("--dataset", "image_folder", "--data-path", "/nonexistent", "--model", "resnet18")
     refused = machines.command("train", *_QUICK, "--name", "refused", *data)
@@ -130,6 +131,7 @@ def test_a_refused_run_has_the_driver_s_status(machines: Lab) -> None:
     assert "the driver exited with code 3" in refused.stdout
 
 
+@pytest.mark.long
 def test_ctrl_c_leaves_a_job_running_which_another_command_stops(machines: Lab) -> None:
     _leave_running(machines, "left", "--epochs", "500")
     stopped = machines.command("stop", "left")

@@ -29,6 +29,9 @@ from training.cluster.uis.ui import Stack
 if TYPE_CHECKING:
     from infra.kube.api import KubernetesApi
 
+_LAST_SCRAPE_SECONDS = 40.0
+"""Ray exports metrics every 10 s, Prometheus scrapes pods every 15 s, and the pods of a job stay for a minute after its end."""
+
 _POD_SECURITY = ('violates PodSecurity "restricted',)
 _QUOTA = ("exceeded quota", GPU_RESOURCE)
 _ADMISSION_POLICY = ("ValidatingAdmissionPolicy", "ttlSecondsAfterFinished must be at most")
@@ -178,7 +181,7 @@ class Suite:
         if reason := self._without_prometheus():
             return skipped(reason, expected=f"metrics of job {self.job.name}")
         with prometheus.reached(self.stack, url=self.prometheus_url) as server:
-            return monitoring.metrics(server.steps(self.job.name), run=self.job.name)
+            return monitoring.metrics(server.steps(self.job.name, wait_seconds=_LAST_SCRAPE_SECONDS), run=self.job.name)
 
     def _without_prometheus(self) -> str:
         """Why there can be no Prometheus; empty if there can."""

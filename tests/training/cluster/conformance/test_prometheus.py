@@ -91,6 +91,15 @@ def test_the_newest_step_of_the_job_counts_and_that_of_others_does_not(tmp_path:
         assert monitoring.metrics(asked.steps("nobodys"), run="nobodys").found == "no such series"
 
 
+def test_the_last_scrape_of_a_job_that_has_just_ended_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Prometheus("http://nowhere")
+    sample = {"metric": {"training_job": "mine"}, "value": [0, "40"]}
+    answers = iter([[], [], [sample]])
+    monkeypatch.setattr(asked, "_ask", lambda _path, **_parameters: {"result": next(answers)})
+    assert asked.steps("mine", wait_seconds=30) == {"mine": 40.0}
+    assert next(answers, None) is None
+
+
 def _alerts_of(server: Server) -> Finding:
     return monitoring.alerts(Prometheus(server.url).alerting(), name=WATCHDOG)
 

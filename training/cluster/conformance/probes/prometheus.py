@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _SERVICE = "kube-prometheus-stack-prometheus"
 _SLICES = f"kubernetes.io/service-name={_SERVICE}"
 _SECONDS = 30
+_POLL_SECONDS = 1.0
 _STEPS = 'max by (training_job) (max_over_time(ray_rtp_train_step{{training_job="{job}"}}[1h]))'
 
 WATCHDOG = "Watchdog"
@@ -83,13 +85,19 @@ class Prometheus:
         found = self._ask("query", query=query)["result"]
         return float(found[0]["value"][1]) if found else None
 
-    def steps(self, job: str) -> dict[str, float]:
+    def steps(self, job: str, *, wait_seconds: float = 0.0) -> dict[str, float]:
         """The newest step of a job in the last hour, by its name; empty without such a series.
+
+        Args:
+            job: its name.
+            wait_seconds: for which it may still be scraped.
 
         Raises:
             NoAnswerError: it does not answer.
         """
-        found = self._ask("query", query=_STEPS.format(job=job))["result"]
+        deadline = time.monotonic() + wait_seconds
+        while not (found := self._ask("query", query=_STEPS.format(job=job))["result"]) and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
         return {one["metric"]["training_job"]: float(one["value"][1]) for one in found}
 
     def _ask(self, path: str, **parameters: str) -> Any:  # noqa: ANN401 - JSON
