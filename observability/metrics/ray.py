@@ -35,7 +35,7 @@ class RayRecorder(Recorder):
         self._thread.start()
 
     def close(self) -> None:
-        """Let the agent drop the gauges of what has ended; Ray sends the last values when this process ends, or before."""
+        """Let the agent drop the gauges of what has ended; Ray sends the last values when this process disconnects, or before."""
         self._is_closed.set()
         self._thread.join()
 

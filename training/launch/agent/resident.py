@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from training.evidence import stack_on_death
 from training.launch.processes import die_with_parent, set_process_name
-from training.launch.ray_client import connect
+from training.launch.ray_client import connect, disconnect
 from training.launch.task import RankPlace, RankTask
 from training.recovery.causes import has_timed_out, is_communication_error
 from training.worker import run_rank
@@ -115,8 +115,10 @@ def _run(order: Order, kept: RankMemory, wants_stop: Callable[[], bool]) -> Resu
     try:
         with stack_on_death(task.run_directory, attempt=task.attempt, rank=order.place.rank):
             connect(task.settings, rank=order.place.rank)
+            outcome = run_rank(task, order.place, memory=kept, wants_stop=wants_stop)
+            disconnect()
             # The next attempt may be of another run, with other code.
-            return Result(outcome=run_rank(task, order.place, memory=kept, wants_stop=wants_stop).dump(), is_last=True)
+            return Result(outcome=outcome.dump(), is_last=True)
     except Exception as error:  # noqa: BLE001 - recorded by `run_rank`
         result = Result(
             error=f"{type(error).__name__}: {error}",
