@@ -30,11 +30,13 @@ from observability.metrics.inventory import MetricSpec
 from observability.metrics.recorder import NullRecorder
 from platform_charts.images.job_progress import figures
 from platform_charts.images.job_progress.__main__ import Jobs, poll
+from platform_charts.images.job_progress.prometheus import Prometheus
 from platform_charts.jobs.rayjob import KIND_LABEL
 from platform_charts.objects.job_progress import progress_objects
 from tests.engines.kubernetes import Cluster
 from tests.engines.prometheus import scraping
 from tests.platform_charts.test_cluster_job_columns import table
+from tests.training.cluster.team_cluster import wait_until
 from tests.tune.sample_search import SampleSearch, history_of
 from tune.events import TrialEnded
 from tune.metrics import SearchMetrics
@@ -99,6 +101,10 @@ class Exposition:
         values = {figures.STEP: step, figures.PLANNED: planned, figures.NEWEST: time.time()}
         for name, value in values.items():
             self._gauges[name].labels(run=job, namespace=TEAM, training_job=job).set(value)
+
+    def end(self, job: str) -> None:
+        for gauge in self._gauges.values():
+            gauge.remove(job, TEAM, job)
 
     def search(self, job: str, started: Event) -> SearchMetrics:
         """The driver of a search that has just started, with its own exporter."""
@@ -204,6 +210,17 @@ def test_the_program_follows_prometheus_and_survives_its_end(
         wait_for(lambda: shown(custom_resources, "digits")["reason"] == "AppFailed: exit code 1", log)
         row = shown(custom_resources, "digits")
         assert (row["progress"], row["time left"]) == ("1,300/5,000 (26 %)", None)
+
+
+def test_the_last_step_of_a_run_is_known_for_a_while_after_its_end(exposition: Exposition, tmp_path: Path) -> None:
+    with scraping(exposition.url, folder=tmp_path) as server:
+        asked = Prometheus(server.url)
+        exposition.at("digits", 5000)
+        wait_until(lambda: bool(asked.runs()))
+        exposition.end("digits")
+        wait_until(lambda: not server.query(figures.STEP))
+        found = (asked.runs() or {})[TEAM, "digits"]
+        assert found.progress() == "5,000/5,000 (100 %)"
 
 
 def test_a_search_shows_its_trials_beside_a_run(

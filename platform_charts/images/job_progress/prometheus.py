@@ -16,7 +16,11 @@ _WINDOW = "10m"
 """Time over which the pace of a run is measured: 40 scrapes of 15 seconds, and several steps of a large model."""
 
 _OF_JOBS = 'training_job!=""'
-_GAUGES = f'{{__name__=~"{"|".join((STEP, PLANNED, NEWEST, *searches.GAUGES))}",{_OF_JOBS}}}'
+_LAST = "1m"
+"""Time for which the values of a run that has ended count: the agent serves them for 20 s, and this program asks every 30 s."""
+
+_OF_RUNS = f'last_over_time({{__name__=~"{"|".join((STEP, PLANNED, NEWEST))}",{_OF_JOBS}}}[{_LAST}])'
+_GAUGES = f'{_OF_RUNS} or {{__name__=~"{"|".join(searches.GAUGES)}",{_OF_JOBS}}}'
 # `rate` divides by the whole window, so it is too low for a run that started within it; the regression is not.
 _SLOPES = f"deriv({STEP}{{{_OF_JOBS}}}[{_WINDOW}])"
 
