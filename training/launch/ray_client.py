@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from contextlib import suppress
 
 from training.config.schema import TrainingSettings
 
@@ -35,8 +36,9 @@ def connect(settings: TrainingSettings, *, rank: int) -> None:
 def disconnect() -> None:
     """End the connection, if there is one: Ray then sends the metrics' last values, which it otherwise does every 10 s (Ray 2.60).
 
-    A short run, and the end of a long one, would be missing from Prometheus.
+    A short run, and the end of a long one, would be missing from Prometheus. What Ray says of it cannot fail a rank that has succeeded.
     """
     ray = sys.modules.get("ray")
     if ray is not None and ray.is_initialized():
-        ray.shutdown()
+        with suppress(Exception):
+            ray.shutdown()
