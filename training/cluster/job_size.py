@@ -13,7 +13,7 @@ from training.cluster.commands import job_state, kept_settings, loaded_again
 from training.cluster.context import ClusterContext
 from training.cluster.own_code import kept_code
 from training.cluster.steps import named_job
-from training.config.resize import check_size
+from training.config.resize import check_size, nearest
 from training.errors import ExitStatus, SettingsError
 
 if TYPE_CHECKING:
@@ -71,21 +71,16 @@ def _pods(job: Manifest, workers: int) -> int:
         )
     possible = [int(size) * ranks for size in sizes.split(",")]
     if workers not in possible:
-        nearest = min(possible, key=lambda size: abs(size - workers))
         raise SettingsError(
             f"workers={workers}: a pod of job {name} has {ranks} of its workers, so it can have {', '.join(map(str, possible))}",
-            remedy=f"use {nearest}",
+            remedy=f"use {nearest(possible, workers)}",
         )
     return workers // ranks
 
 
 def _outcome(job: Manifest, workers: int, pods: int) -> str:
     """What the sizer makes of a limit."""
-    having = job_manifest.worker_pods(job)
+    having, most = job_manifest.worker_pods(job), f"{workers} worker{'s' * (workers != 1)}"
     if pods >= having:
-        return f"grows to at most {workers} worker{'s' * (workers != 1)} when its queue has room"
-    returned = having - pods
-    return (
-        f"returns {returned} of its {having} worker pods within a minute, commits its next step and continues with "
-        f"{workers} worker{'s' * (workers != 1)}"
-    )
+        return f"grows to at most {most} when its queue has room"
+    return f"returns {having - pods} of its {having} worker pods within a minute, commits its next step and continues with {most}"

@@ -76,7 +76,7 @@ def resized(settings: TrainingSettings, workers: int) -> tuple[TrainingSettings,
         )
     if problem := _problem(settings, workers):
         raise SettingsError(
-            f"scale.workers={workers} {problem}", remedy=f"use {_nearest(fitting_workers(settings), workers)}"
+            f"scale.workers={workers} {problem}", remedy=f"use {nearest(fitting_workers(settings), workers)}"
         )
     changed = _changed(settings, workers)
     text = f"{division_of(changed).text}, instead of {began.text}; the global batch stays {began.global_batch}"
@@ -108,7 +108,7 @@ def check_size(settings: TrainingSettings, workers: int) -> None:
         raise SettingsError(
             f"workers={workers}: the run can have {', '.join(map(str, fitting))} of scale.workers={least}-{scale.workers}, which divide "
             f"loop.global_batch={settings.loop.global_batch}",
-            remedy=f"use {_nearest(fitting, workers)}",
+            remedy=f"use {nearest(fitting, workers)}",
         )
 
 
@@ -144,7 +144,8 @@ def _least_accumulation(began: StepDivision, workers: int) -> int:
     )
 
 
-def _nearest(fitting: list[int], workers: int) -> str:
+def nearest(fitting: list[int], workers: int) -> str:
+    """The numbers next to one that does not fit, e.g. `2 or 4`; `fitting` is ascending."""
     lower = [number for number in fitting if number < workers]
     higher = [number for number in fitting if number > workers]
     return " or ".join(str(number) for number in (*lower[-1:], *higher[:1]))
