@@ -19,13 +19,13 @@ from observability.profiling.window import ProfileFolder
 from observability.progress import ProgressView
 from training import preflight, unwritable
 from training.checkpoint.remote.driving import check_bucket, leased
-from training.checkpoint.store import committed_steps, folder_name
+from training.checkpoint.store import committed_steps
 from training.code import kept
 from training.code.kept import RunCode
 from training.config.schema import TrainingSettings
 from training.errors import ExitStatus, Interrupted, PreflightError, SettingsError, TrainingFailedError
-from training.launch.task import Outcome
 from training.rundir import RunDirectory
+from training.summary import summary
 from training.supervisor import Supervisor
 from training.tracking.process import DeliveryReport
 
@@ -89,7 +89,7 @@ def _drive(settings: TrainingSettings, code: CodeArchive | None) -> ExitStatus:
         return ExitStatus.DONE
     if not run.events.exists():
         raise _lost_folder(run)
-    _summarise(outcome, run, own, delivery)
+    print("\n".join(summary(outcome, run, code=own, delivery=delivery)))
     return ExitStatus.DONE if outcome.status == "done" else ExitStatus.INTERRUPTED
 
 
@@ -180,25 +180,3 @@ def _finish_tracking(supervisor: Supervisor, view: ProgressView) -> DeliveryRepo
         return None
     view.say("sending the run to MLflow …")
     return supervisor.follower.finish(timeout=_TRACKING_SECONDS)
-
-
-def _summarise(outcome: Outcome, run: RunDirectory, code: RunCode | None, delivery: DeliveryReport | None) -> None:
-    """Print where everything is and how to continue."""
-    lines = (
-        [] if code is None else [("code", f"{run.path / kept.archive_name(code.identity)}  {code.identity.describe()}")]
-    )
-    if outcome.step:  # a run that was stopped while it waited for a restart may have none
-        lines.append(("checkpoint", f"{run.checkpoints}/{folder_name(outcome.step)}"))
-    if outcome.weights_sha256:
-        lines.append(("weights", f"{run.model / 'model.safetensors'}  sha256 {outcome.weights_sha256[:16]}"))
-    lines.append(("report", str(run.report)))
-    lines.append(("events", f"{run.events}  (make monitor NAME={run.argument})"))
-    if delivery is not None and delivery.is_complete:
-        model = f", model {delivery.model}" if delivery.model else ""
-        lines.append(("MLflow", f"run {delivery.run_id}{model} in {delivery.uri}  (make ui)"))
-    elif delivery is not None:
-        lines.append(("MLflow", f"incomplete: {delivery.problem}; make sync NAME={run.argument} sends the rest"))
-    if outcome.status == "stopped":
-        lines.append(("resume", run.command("resume")))
-    for name, text in lines:
-        print(f"  {name:<11}{text}")

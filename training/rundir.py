@@ -268,7 +268,7 @@ class RunDirectory:
             except BlockingIOError:
                 raise PreflightError(
                     f"run {self.name} is already driven by process {self.driver_pid()}",
-                    remedy=f"wait for it, stop it (make stop NAME={self.argument}), or give this run another --name",
+                    remedy=f"wait for it, stop it ({self.command('stop')}), or give this run another --name",
                 ) from None
             self.clear_requests()
             RequestFile(self.path).withdraw()

@@ -26,7 +26,7 @@ from training.errors import ExitStatus, Interrupted, PlatformError
 from training.rundir import default_root
 from training.tracking.process import DeliveryReport, FollowerProcess
 from tune.changes import refuse_changes
-from tune.commands import make, train_command
+from tune.commands import train_command
 from tune.config import SearchConfiguration, render_search
 from tune.events import SearchEnded, SearchLogWriter, SearchNotice, SearchStarted
 from tune.folder import SearchFolder
@@ -178,7 +178,7 @@ class _Driver:
         except KeyboardInterrupt:
             message = "stopped without saving the running trials"
             record.add(SearchEnded(status="interrupted", reason=message))
-            remedy = f"{make('tune', NAME=self._folder.argument)} continues them from their newest checkpoints"
+            remedy = f"{self._folder.command} continues them from their newest checkpoints"
             raise Interrupted(message, remedy=remedy) from None
         except Exception as error:
             explained = self._folder.explain_unwritable(error)
@@ -217,18 +217,17 @@ class _Driver:
         """Print where everything is and how to go on."""
         lines = []
         if is_interrupted:
-            lines.append(("continue", make("tune", NAME=self._folder.argument)))
+            lines.append(("continue", self._folder.command))
         if best is not None:
             lines.append(("best", f"{best.id}, {self._folder.best_file}"))
             lines.append(("train it", train_command(self._history, self._folder.path)))
         lines.append(("report", problem or str(self._folder.report)))
         if delivery is not None and delivery.is_complete:
             model = f", model {delivery.model}" if delivery.model else ""
-            lines.append(("MLflow", f"run {delivery.run_id}{model} in {delivery.uri}  (make ui)"))
+            opens = "  (make ui)" if environment.run_arguments() is None else ""
+            lines.append(("MLflow", f"run {delivery.run_id}{model} in {delivery.uri}{opens}"))
         elif delivery is not None:
-            lines.append(
-                ("MLflow", f"incomplete, {make('tune', NAME=self._folder.argument)} sends the rest: {delivery.problem}")
-            )
+            lines.append(("MLflow", f"incomplete, {self._folder.command} sends the rest: {delivery.problem}"))
         for name, text in lines:
             print(f"  {name:<11}{text}")
 

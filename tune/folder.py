@@ -25,6 +25,7 @@ from pathlib import Path
 from infra.spec.section import did_you_mean
 from training import unwritable
 from training.driver_lock import DriverLock
+from training.environment import run_arguments
 from training.errors import PreflightError, SettingsError, TrainingFailedError
 from training.rundir import RunDirectory
 from tune.commands import BEST_FILE, make
@@ -91,9 +92,15 @@ class SearchFolder:
         is_default = self.path.parent.resolve() == DEFAULT_ROOT.resolve()
         return self.name if is_default else f"{self.path.parent}{os.sep}{self.name}"
 
+    @property
+    def command(self) -> str:
+        """The command that continues the search, as its user types it: of a job, with the job's arguments."""
+        of_job = run_arguments()
+        return make("tune", NAME=self.argument) if of_job is None else f"make tune {of_job.replace(' JOB=', ' NAME=')}"
+
     def explain_unwritable(self, error: BaseException) -> TrainingFailedError | None:
         """What to say where the folder of the search, or of a trial in it, cannot be written; None of other errors."""
-        then = f"{make('tune', NAME=self.argument)} continues the search"
+        then = f"{self.command} continues the search"
         return unwritable.explain(error, self.path, owner="search", then=then)
 
     @property

@@ -5,9 +5,13 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+import pytest
+
 from tests.makefile import command
 from tests.tune.sample_search import CODE, NAME, SampleSearch
+from training.environment import RUN_ARGUMENTS_VARIABLE
 from tune.commands import train_command
+from tune.folder import SearchFolder
 
 
 def words_of(search: SampleSearch, folder: Path) -> list[str]:
@@ -41,3 +45,11 @@ def test_the_command_of_a_search_on_a_cluster_takes_copies_of_its_files(tmp_path
     words = shlex.split(train_command(search.history, Path("/mnt/runs/searches") / ("a" * 47)))
     assert words[:4] == ["make", "train", "ENV=…", "CONFIG=best.yaml"]
     assert words[4:] == [f"NAME={'a' * 42}-t001", "CODE=a.tar.gz"]
+
+
+def test_a_search_is_continued_by_what_its_user_types(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = SearchFolder(tmp_path / "my search")
+    monkeypatch.delenv(RUN_ARGUMENTS_VARIABLE, raising=False)
+    assert shlex.split(folder.command) == ["make", "tune", f"NAME={tmp_path}/my search"]
+    monkeypatch.setenv(RUN_ARGUMENTS_VARIABLE, "ENV=prod JOB=first TEAM=research")
+    assert folder.command == "make tune ENV=prod NAME=first TEAM=research"

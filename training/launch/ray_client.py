@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import threading
 from contextlib import suppress
 
 from training.config.schema import TrainingSettings
@@ -17,6 +18,9 @@ _LOOPBACK = "127."
 _KEEPS_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """Environment variable of Ray's: with 0, Ray does not replace a loopback address by one of another interface, on which a local node does
 not listen. Read on import."""
+
+_PATIENCE_SECONDS = 10.0
+"""Longest wait for Ray's disconnection, which takes 0.3 s."""
 
 
 def connect(settings: TrainingSettings, *, rank: int) -> None:
@@ -36,9 +40,18 @@ def connect(settings: TrainingSettings, *, rank: int) -> None:
 def disconnect() -> None:
     """End the connection, if there is one: Ray then sends the metrics' last values, which it otherwise does every 10 s (Ray 2.60).
 
-    A short run, and the end of a long one, would be missing from Prometheus. What Ray says of it cannot fail a rank that has succeeded.
+    A short run, and the end of a long one, would be missing from Prometheus. A rank that has succeeded neither fails nor waits for long
+    because of it.
     """
     ray = sys.modules.get("ray")
-    if ray is not None and ray.is_initialized():
+    if ray is None or not ray.is_initialized():
+        return
+
+    def shut_down() -> None:
         with suppress(Exception):
             ray.shutdown()
+
+    # Ray has no time limit for it, and may wait for a head that has just gone.
+    ending = threading.Thread(target=shut_down, name="ray-shutdown", daemon=True)
+    ending.start()
+    ending.join(_PATIENCE_SECONDS)

@@ -29,7 +29,6 @@ from training.config.schema import TrainingSettings
 from training.errors import PlatformError, TrainingFailedError
 from training.launch.task import Launcher, Outcome
 from training.rundir import RunDirectory
-from tune.commands import make
 from tune.folder import SearchFolder
 from tune.trial.clock import WorkerClock
 
@@ -265,8 +264,9 @@ def _search_of(run: RunDirectory) -> Path:
 def _how_to_resume(run: RunDirectory, *, has_code: bool) -> str:
     """What to do about a failed trial: the search goes on without it, and continues with other code."""
     code = " CODE=folder" if has_code else ""
-    search = make("tune", NAME=SearchFolder(_search_of(run)).argument)
-    others = f"{search}{code} goes on with {'corrected code and ' if has_code else ''}the other trials"
+    others = f"{SearchFolder(_search_of(run)).command}{code} goes on with {'corrected code and ' if has_code else ''}the other trials"
+    if environment.run_arguments() is not None:  # its user has no folder of the trial
+        return others
     return f"{others}; make resume NAME={run.argument}{code} resumes this one by itself"
 
 

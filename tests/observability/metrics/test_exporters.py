@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -23,6 +21,7 @@ from observability.metrics.recorder import MetricsAddressError
 from platform_charts.images.job_progress import figures, searches
 from tests.distribution import RAY
 from tests.engines import prometheus
+from tests.engines.ray_cluster import short_folder
 from tests.engines.report_table import ran
 from tests.observability.metrics.exported import families, record_everything
 
@@ -73,19 +72,15 @@ def test_prometheus_scrapes_every_metric_with_its_type(recorder: PrometheusRecor
 
 @pytest.mark.xdist_group(RAY)
 def test_rays_metrics_agent_exports_the_same_names(tmp_path: Path) -> None:
-    # Ray creates Unix sockets in this directory, whose paths must be shorter than those of pytest.
-    folder = tempfile.mkdtemp(prefix="rtp-ray-")
-    try:
-        program = [sys.executable, "-m", "tests.observability.metrics.record_into_ray", folder, str(tmp_path)]
+    with short_folder() as folder:
+        program = [sys.executable, "-m", "tests.observability.metrics.record_into_ray", str(folder), str(tmp_path)]
         environment = {
             **os.environ,
             "RAY_raylet_start_wait_time_s": "120",  # 30 by default, which a busy machine exceeds
             "RAY_metrics_report_interval_ms": "1000",
         }
         ended = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=240, check=False)
-        assert ended.returncode == 0, ended.stderr
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    assert ended.returncode == 0, ended.stderr
     ran("Ray cluster")
     ours, later, closed = (_ours(tmp_path / name) for name in ("first.txt", "later.txt", "closed.txt"))
     parsed = {(f"{family.name}_total" if family.type == "counter" else family.name): family.type for family in ours}

@@ -47,10 +47,14 @@ def test_an_elastic_job_grows_into_idle_quota_and_returns_it_without_being_preem
             assert _annotation(job) == "1 of 1-2 worker pods; returned 1 to platform/owner"
             assert owner.end() == 0, owner.said
         job.await_(lambda: _is_sized(job, 2, starts=4), what="grown again")
+        _resizes(nodes, job, 1)
+        job.await_(lambda: _is_sized(job, 1, starts=5), what="limited to 1 worker")
+        _resizes(nodes, job, 2)
+        job.await_(lambda: _is_sized(job, 2, starts=6), what="grown without its limit")
         assert job.end() == 0, job.said
     events = read_all(job.folder)
     assert len(select(events, RunStarted)) == 1
-    assert _worlds(job) == [1, 2, 1, 2]
+    assert _worlds(job) == [1, 2, 1, 2, 1, 2]
     moved = [one.step for one in select(events, WorkersMoved)]
     assert [one.start_step for one in select(events, TrainingStarted)] == [0, *moved]
     assert_every_sample_once(job.folder, events)
@@ -59,6 +63,13 @@ def test_an_elastic_job_grows_into_idle_quota_and_returns_it_without_being_preem
     assert "queued" not in job.said[job.said.index("running") :]
     _sizer_never_restarted(nodes)
     nodes.delete(job, owner)
+
+
+def _resizes(nodes: NodeCluster, job: Job, workers: int) -> None:
+    """Run `make resize ENV=…`, which says what becomes of the job."""
+    done = nodes.run("resize", job.name, "--workers", str(workers), team=job.team)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"job {job.name}: "), done.stdout
 
 
 def _sizer_never_restarted(nodes: NodeCluster) -> None:

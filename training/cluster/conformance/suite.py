@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING
 
+from infra.spec.cluster_names import LAST_SCRAPES_SECONDS
 from infra.spec.errors import PlatformError
 from infra.spec.node_labels import GPU_RESOURCE, HEAD_GROUP, SYSTEM_GROUP
 from training.cluster.conformance import catalogue
@@ -28,9 +29,6 @@ from training.cluster.uis.ui import Stack
 
 if TYPE_CHECKING:
     from infra.kube.api import KubernetesApi
-
-_LAST_SCRAPE_SECONDS = 40.0
-"""Ray exports metrics every 10 s, Prometheus scrapes pods every 15 s, and the pods of a job stay for a minute after its end."""
 
 _POD_SECURITY = ('violates PodSecurity "restricted',)
 _QUOTA = ("exceeded quota", GPU_RESOURCE)
@@ -181,7 +179,7 @@ class Suite:
         if reason := self._without_prometheus():
             return skipped(reason, expected=f"metrics of job {self.job.name}")
         with prometheus.reached(self.stack, url=self.prometheus_url) as server:
-            return monitoring.metrics(server.steps(self.job.name, wait_seconds=_LAST_SCRAPE_SECONDS), run=self.job.name)
+            return monitoring.metrics(server.steps(self.job.name, wait_seconds=LAST_SCRAPES_SECONDS), run=self.job.name)
 
     def _without_prometheus(self) -> str:
         """Why there can be no Prometheus; empty if there can."""
