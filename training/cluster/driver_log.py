@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from infra.kube.errors import ApiError, ConnectionLostError
 from infra.spec.manifest import Manifest
 from platform_charts.jobs.progress import SUBMITTER_CONTAINER
+from training.cluster.submitter_log import SubmitterLog
 
 if TYPE_CHECKING:
     from infra.kube.api import KubernetesApi
@@ -33,9 +34,9 @@ class LogSource(Protocol):
 
 
 class DriverLog:
-    """The lines of the submitter's log as they come.
+    """The driver's lines in the submitter's log as they come.
 
-    The submitter prints what the driver prints. If the job is retried, the next submitter's log follows.
+    If the job is retried, the next submitter's log follows.
     """
 
     def __init__(self, api: KubernetesApi, watch: LogSource, *, container: str = SUBMITTER_CONTAINER) -> None:
@@ -72,13 +73,13 @@ class DriverLog:
     def _read(self) -> None:
         """Read one submitter after the other until the job is over."""
         wait = _SHORTEST_WAIT
-        cursors: dict[str, LogCursor] = {}
+        readers: dict[str, _PodReader] = {}
         while True:
             was_over = self._is_over.is_set()
             try:
                 pod = self._watch.submitter()
                 if pod is not None:
-                    self._read_pod(pod, cursors.setdefault(pod["metadata"]["uid"], LogCursor()))
+                    self._read_pod(pod, readers.setdefault(pod["metadata"]["uid"], _PodReader()))
                 wait = _SHORTEST_WAIT
             except ConnectionLostError:
                 wait = min(2 * wait, _LONGEST_WAIT)
@@ -90,7 +91,8 @@ class DriverLog:
                 return
             self._is_over.wait(wait)
 
-    def _read_pod(self, pod: Manifest, cursor: LogCursor) -> None:
+    def _read_pod(self, pod: Manifest, reader: _PodReader) -> None:
+        cursor = reader.cursor
         cursor.reconnect()
         for line in self._api.log(
             pod["metadata"]["name"],
@@ -101,8 +103,16 @@ class DriverLog:
             since=cursor.since,
         ):
             text = cursor.take(line)
-            if text is not None:
+            if text is not None and reader.lines.is_shown(text):
                 self._lines.put(text)
+
+
+class _PodReader:
+    """What has been read of one pod's log."""
+
+    def __init__(self) -> None:
+        self.cursor = LogCursor()
+        self.lines = SubmitterLog()
 
 
 class LogCursor:

@@ -25,8 +25,6 @@ _LOCAL_ENVIRONMENT = {
     # Ray prestarts a worker per CPU, not per rank.
     "RAY_enable_worker_prestart": "0",
     "RAY_prestart_worker_first_driver": "0",
-    # Nothing preempts a local node.
-    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
     "RAY_TRAIN_METRICS_ENABLED": "0",
 }
 # Ray on connecting and NumPy on import add these while Ray's threads read the environment, which crashes the driver where glibc has to
@@ -46,6 +44,8 @@ _ENVIRONMENT = {
     "RAY_ENABLE_AUTO_CONNECT": "0",
     # Time to detect a dead worker; the default of 2 s would be a fifth of a restart.
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
+    # An actor, which starts another process: `ray_drain` watches the nodes instead.
+    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
     "RAY_TRAIN_ENABLE_CONTROLLER_STRUCTURED_LOGGING": "0",
     "RAY_TRAIN_ENABLE_WORKER_STRUCTURED_LOGGING": "0",
     "RAY_CHDIR_TO_TRIAL_DIR": "0",

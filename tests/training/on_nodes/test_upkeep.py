@@ -32,6 +32,7 @@ def test_a_job_saves_for_an_upgrade_waits_and_ends_with_the_same_weights(
             assert main(["release-queues", "--env", "dev"]) == 0
         assert job.end() == 0, job.said
     assert "queued" in job.said[job.said.index("running") :]
+    assert "Traceback" not in job.said
     assert len(select(read_all(job.folder), RunStarted)) == 2
     first, last = job.ends[0], job.ends[-1]
     assert (first.status, HALFWAY <= first.step < last.step) == ("interrupted", True)
