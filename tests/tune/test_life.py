@@ -94,6 +94,7 @@ def test_a_search_whose_driver_is_killed_twice_counts_every_trial_once(tmp_path:
     assert best.ended.weights_sha256 == alone.weights_sha256
 
 
+@pytest.mark.long
 def test_ctrl_c_saves_the_running_trials_and_the_same_command_continues(tmp_path: Path) -> None:
     """Before it a rank is killed: its trial restarts from its checkpoint, and nobody else notices."""
     settings = search_of(space=RATES, epochs=30, shared=FREQUENT, algorithm="random", trials=2)

@@ -15,6 +15,9 @@ _HARMLESS = frozenset({"ContainerCreating", "PodInitializing"})
 
 _SCALING = "TriggeredScaleUp"
 
+_GATED = "SchedulingGated"
+"""Reason of a pod that the scheduler must not place yet: of an elastic job, until Kueue has admitted it."""
+
 _NOT_LISTENING = "connection refused"
 """In the message of a probe that failed because the program has not opened its port yet, as in every starting pod."""
 
@@ -88,11 +91,12 @@ def _remedy(event: Manifest) -> str:
 
 
 def _unscheduled(pods: Iterable[Manifest], events: Iterable[Manifest], rooms: Mapping[str, NodeRoom]) -> Iterator[str]:
-    """Pods without a node; for some the autoscaler is adding one."""
+    """Pods without a node; for some the autoscaler is adding one, and some must not have one yet."""
     scaling_up = {
         (event.get("involvedObject") or {}).get("name") for event in events if event.get("reason") == _SCALING
     }
-    unscheduled = [(pod, condition) for pod in pods for condition in conditions(pod) if _is_unscheduled(condition)]
+    without_node = [(pod, condition) for pod in pods for condition in conditions(pod) if _is_unscheduled(condition)]
+    unscheduled = [(pod, condition) for pod, condition in without_node if condition.get("reason") != _GATED]
     stuck = [(pod, condition) for pod, condition in unscheduled if _name(pod) not in scaling_up]
     for pod, condition in stuck:
         message = condition.get("message", "")
@@ -100,7 +104,13 @@ def _unscheduled(pods: Iterable[Manifest], events: Iterable[Manifest], rooms: Ma
         said = _PREEMPTION.sub("", message) if explained else message
         yield "; ".join(filter(None, (f"pod {_name(pod)}: {_join(condition.get('reason', ''), said)}", explained)))
     if unscheduled:
-        yield f"a node is being added for {len(unscheduled)} pod{'s' * (len(unscheduled) > 1)}"
+        yield f"a node is being added for {_pods(len(unscheduled))}"
+    if gated := len(without_node) - len(unscheduled):
+        yield f"Kueue has yet to admit {_pods(gated)}"
+
+
+def _pods(number: int) -> str:
+    return f"{number} pod{'s' * (number != 1)}"
 
 
 def _count(pods: Sequence[Manifest]) -> str:

@@ -47,11 +47,9 @@ def waiting_pod(reason: str, message: str = "", *, name: str = "digits-head", **
     return pod(name, containerStatuses=[{"name": "ray-head", "state": {"waiting": waiting}, **more}])
 
 
-def unscheduled_pod(message: str, *, name: str = "digits-head") -> Manifest:
-    """A pod that the scheduler cannot place."""
-    return pod(
-        name, conditions=[{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}]
-    )
+def unscheduled_pod(message: str, *, name: str = "digits-head", reason: str = "Unschedulable") -> Manifest:
+    """A pod that the scheduler cannot place, or must not."""
+    return pod(name, conditions=[{"type": "PodScheduled", "status": "False", "reason": reason, "message": message}])
 
 
 def ready_pod(name: str) -> Manifest:

@@ -124,6 +124,13 @@ def test_an_unschedulable_pod_comes_before_one_that_gets_a_new_node() -> None:
     assert waiting_reason(pods, events) == "pod digits-worker: Unschedulable: too large"
 
 
+def test_a_pod_that_kueue_has_not_admitted_is_not_stuck() -> None:
+    gated = unscheduled_pod("Scheduling is blocked", name="digits-worker", reason="SchedulingGated")
+    assert waiting_reason([ready_pod("digits-head"), gated], []) == "Kueue has yet to admit 1 pod"
+    pods = [unscheduled_pod("too large"), gated]
+    assert waiting_reason(pods, []) == "pod digits-head: Unschedulable: too large"
+
+
 def test_starting_pods_are_counted() -> None:
     pods = [ready_pod("digits-head"), waiting_pod("ContainerCreating", name="digits-worker")]
     assert waiting_reason(pods, []) == "1 of 2 pods ready"

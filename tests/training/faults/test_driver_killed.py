@@ -80,6 +80,7 @@ def assert_like_uninterrupted(run: Path, weights_sha256: str) -> None:
     assert ledger.consumed_ids(run) == EVERY_DIGIT_ONCE
 
 
+@pytest.mark.long
 def test_a_plain_run_killed_six_times_ends_in_the_weights_of_an_uninterrupted_one(tmp_path: Path) -> None:
     chosen = settings("plain", 1)
     moments = [STARTING, TRAINING, PREPARING, TRAINING, TRAINING, FINISHING]
