@@ -175,7 +175,7 @@ def test_an_elastic_job_that_its_user_resizes_returns_workers_and_grows_again(
     limit(queued.api(TEAM), made, 2)
     lines = polled(queued, objects, lambda: slices(queued, made)[-1] == (2, "Admitted"))
     assert lines == [
-        "research/resizes: 4 of 1-2 worker pods; returns 2",
+        "research/resizes: 4 worker pods, limited to 2; returns 2",
         "research/resizes: 2 of 1-2 worker pods; returned 2",
     ]
     assert _all_ready(queued, made, 2)

@@ -87,13 +87,13 @@ def next_step(holding: Holding, target: Target | None) -> Step:
     is_done = len(holding.pods) <= target.pods
     receiver = f" to {', '.join(target.claims)}" if target.claims else ""
     returned = f"{admitted - target.pods}{receiver}"
+    is_limited = admitted > holding.sizes[-1]
+    having = f"{admitted} worker pods, limited to {holding.sizes[-1]}" if is_limited else f"{admitted} of {span}"
     return _step(
         holding,
         asked=target.pods if is_done else admitted,
         cluster=target.pods,
-        text=f"{target.pods} of {span}; returned {returned}"
-        if is_done
-        else f"{admitted} of {span}; returns {returned}",
+        text=f"{target.pods} of {span}; returned {returned}" if is_done else f"{having}; returns {returned}",
     )
 
 

@@ -64,7 +64,7 @@ def test_a_job_that_shrinks_ends_its_newest_pods_and_keeps_its_quota_while_they_
 def test_a_job_that_its_user_limits_returns_pods_to_nobody() -> None:
     limited, running = (1, 2), pods("a", "b", "c", "d")
     first = next_step(replace(holding(4, 4, 4, running), sizes=limited), Target(pods=2))
-    assert first == Step(cluster=2, leaving=("c", "d"), text="4 of 1-2 worker pods; returns 2")
+    assert first == Step(cluster=2, leaving=("c", "d"), text="4 worker pods, limited to 2; returns 2")
     done = next_step(replace(holding(4, 4, 2, running[:2]), sizes=limited), Target(pods=2))
     assert done == Step(asked=2, text="2 of 1-2 worker pods; returned 2")
     fixed = next_step(replace(holding(1, 1, 1, running[:1]), sizes=(1,)), Target(pods=1))
