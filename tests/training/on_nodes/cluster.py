@@ -6,9 +6,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from infra.kube.connection import connect_with
@@ -18,7 +19,8 @@ from infra.lifecycle.sandbox.node.images import import_image
 from infra.lifecycle.sandbox.services.facts import Services
 from infra.spec.cluster_names import KUEUE_API
 from infra.spec.manifest import Manifest, api_object
-from observability.runlog import RunEnded, Step, read_all, select
+from observability.event_log import Event
+from observability.runlog import RunEnded, RunLogReader, Step, select
 from platform_charts.jobs.scheduling import JOB_LABEL
 from tests.engines.real_nodes import Pods, needs_real_nodes, shell_image
 from tests.engines.report_table import ran
@@ -61,6 +63,7 @@ class Job:
     output: Path
     submitted: float
     process: subprocess.Popen[bytes]
+    _events: list[Event] = field(default_factory=list, init=False)
 
     @property
     def said(self) -> str:
@@ -74,15 +77,25 @@ class Job:
         return found[0] if found else Path(self.sandbox.services.shared, "none yet")
 
     @property
+    def events(self) -> Sequence[Event]:
+        """The events of the run so far; reads those that are new, because the nodes need this machine's time."""
+        if self.folder.is_dir():
+            self._events.extend(self._log.read_new())
+        return self._events
+
+    @cached_property
+    def _log(self) -> RunLogReader:
+        return RunLogReader(self.folder)
+
+    @property
     def step(self) -> int:
         """The newest step of the run, 0 before the first."""
-        steps = select(read_all(self.folder), Step) if self.folder.is_dir() else []
-        return steps[-1].step if steps else 0
+        return next((one.step for one in reversed(self.events) if isinstance(one, Step)), 0)
 
     @property
     def ends(self) -> list[RunEnded]:
         """Every end of the run's driver."""
-        return select(read_all(self.folder), RunEnded)
+        return select(self.events, RunEnded)
 
     @property
     def weights(self) -> str:

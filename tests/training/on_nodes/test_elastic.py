@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from infra.spec.cluster_names import MONITORING_NAMESPACE, SIZING_ANNOTATION
-from observability.runlog import RunStarted, TrainingStarted, WorkersMoved, read_all, select
+from observability.runlog import RunStarted, TrainingStarted, WorkersMoved, select
 from tests.faults.proof import assert_every_sample_once
 from tests.training.on_nodes.cluster import Job, NodeCluster
 from training.cluster.objects import POD, has_condition
 
-_SETTINGS = ("--epochs", "2500", "--set", "checkpoint.every_steps=100", "--set", "loop.log_sample_ids=true")
+_SETTINGS = ("--epochs", "3500", "--set", "checkpoint.every_steps=100", "--set", "loop.log_sample_ids=true")
 """Minutes of training on two cores: the sizer polls every ten seconds, and each move starts new ranks."""
 
 
 def _worlds(job: Job) -> list[int]:
     """World size of each start of the ranks."""
-    return [one.world for one in select(read_all(job.folder), TrainingStarted)]
+    return [one.world for one in select(job.events, TrainingStarted)]
 
 
 def _annotation(job: Job) -> str:
@@ -52,7 +52,7 @@ def test_an_elastic_job_grows_into_idle_quota_and_returns_it_without_being_preem
         _resizes(nodes, job, 2)
         job.await_(lambda: _is_sized(job, 2, starts=6), what="grown without its limit")
         assert job.end() == 0, job.said
-    events = read_all(job.folder)
+    events = job.events
     assert len(select(events, RunStarted)) == 1
     assert _worlds(job) == [1, 2, 1, 2, 1, 2]
     moved = [one.step for one in select(events, WorkersMoved)]

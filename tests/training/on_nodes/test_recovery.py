@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 from infra.spec.manifest import Manifest, api_object
-from observability.runlog import RunStarted, TrainingStarted, read_all, select
+from observability.runlog import RunStarted, TrainingStarted, select
 from tests.training.on_nodes import processes
 from tests.training.on_nodes.cluster import HALFWAY, SETTINGS, Job, NodeCluster
 from training.cluster.objects import has_condition
@@ -16,12 +16,12 @@ _EAT = "len(b'x' * (300 << 20))"
 
 def starts(job: Job) -> int:
     """Times that the ranks of a run were started."""
-    return len(select(read_all(job.folder), TrainingStarted))
+    return len(select(job.events, TrainingStarted))
 
 
 def drivers(job: Job) -> int:
     """Times that a driver of a run was started."""
-    return len(select(read_all(job.folder), RunStarted))
+    return len(select(job.events, RunStarted))
 
 
 def test_training_does_not_notice_a_lost_submitter_an_operator_that_restarts_and_a_kubelet_that_hangs(

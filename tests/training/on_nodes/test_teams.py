@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from observability.runlog import RunStarted, read_all, select
+from observability.runlog import RunStarted, select
 from tests.training.on_nodes.cluster import HALFWAY, SETTINGS, Job, NodeCluster
 from training.checkpoint.store import committed_steps
 from training.errors import ExitStatus
@@ -21,7 +21,7 @@ def test_a_preempted_job_saves_waits_and_ends_with_the_same_weights(nodes: NodeC
             assert other.end() == 0, other.said
         assert job.end() == 0, job.said
     assert "queued" in job.said[job.said.index("running") :]
-    assert len(select(read_all(job.folder), RunStarted)) == 2
+    assert len(select(job.events, RunStarted)) == 2
     assert _resumed_without_loss(job)
     assert job.weights == undisturbed.weights
     nodes.delete(job, other)

@@ -6,7 +6,7 @@ import json
 import time
 
 from infra.spec.manifest import api_object
-from observability.runlog import Evaluated, Notice, TrainingStarted, read_all, select
+from observability.runlog import Evaluated, Notice, TrainingStarted, select
 from tests.infra.lifecycle.sandbox_services.mlflow_api import mlflow_answer
 from tests.training.on_nodes.cluster import Job, NodeCluster
 from tests.training.on_nodes.timeline import Timeline
@@ -31,7 +31,7 @@ def test_a_job_with_gpus_trains_and_leaves_its_run_everywhere(nodes: NodeCluster
         assert job.end() == 0, job.said
     timelines.append(made.ended(time.time()))
     assert job.read()["status"]["jobStatus"] == "SUCCEEDED"
-    events = read_all(job.folder)
+    events = job.events
     assert select(events, TrainingStarted)[0].world == 2
     assert any("training on the CPU" in event.message for event in select(events, Notice))
     assert [one for one in select(events, Evaluated) if one.split == "test"][-1].metrics["accuracy"] >= 0.97

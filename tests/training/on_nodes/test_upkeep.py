@@ -8,7 +8,7 @@ from infra.lifecycle.cli import main
 from infra.lifecycle.sandbox.layout import kubeconfig_in
 from infra.lifecycle.teardown.workloads import delete_workloads, find_workloads
 from infra.spec.manifest import api_object
-from observability.runlog import RunStarted, read_all, select
+from observability.runlog import RunStarted, select
 from tests.training.on_nodes.cluster import HALFWAY, SETTINGS, Job, NodeCluster
 from training.checkpoint.store import committed_steps
 
@@ -33,7 +33,7 @@ def test_a_job_saves_for_an_upgrade_waits_and_ends_with_the_same_weights(
         assert job.end() == 0, job.said
     assert "queued" in job.said[job.said.index("running") :]
     assert "Traceback" not in job.said
-    assert len(select(read_all(job.folder), RunStarted)) == 2
+    assert len(select(job.events, RunStarted)) == 2
     first, last = job.ends[0], job.ends[-1]
     assert (first.status, HALFWAY <= first.step < last.step) == ("interrupted", True)
     assert job.weights == undisturbed.weights

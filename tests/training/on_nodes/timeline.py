@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from infra.spec.manifest import Manifest
-from observability.runlog import Event, RunEnded, RunStarted, Step, TrainingStarted, read_all, select
+from observability.runlog import Event, RunEnded, RunStarted, Step, TrainingStarted, select
 from tests.training.on_nodes.cluster import Job
 from training.cluster.objects import conditions
 
@@ -50,7 +50,7 @@ class Timeline:
         Args:
             at: Unix time of the command's end.
         """
-        events = read_all(self.job.folder)
+        events = self.job.events
         found = {
             "driver started": _first(events, RunStarted),
             "ranks ready": _first(events, TrainingStarted),
