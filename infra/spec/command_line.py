@@ -288,22 +288,28 @@ def _keywords_of(kind: object, spec: _Spec) -> dict[str, Any]:
     if get_origin(kind) is Literal:
         return {"choices": get_args(kind)}
     if kind is int or kind is float:
-        return {"type": _Number(kind, spec)}
+        return {"type": Number(kind, at_least=spec.at_least, at_most=spec.at_most)}
     return {"type": kind} if kind is Path else {}
 
 
-class _Number:
-    """Parses a number, and refuses one outside the option's bounds; `rule` says what they are."""
+class Number:
+    """Parses an argument of `argparse` as a number, and refuses one outside its bounds; `rule` says what they are."""
 
-    def __init__(self, kind: type[int | float], spec: _Spec) -> None:
+    def __init__(self, kind: type[int | float], *, at_least: float | None = None, at_most: float | None = None) -> None:
         self._kind = kind
-        self._low = -math.inf if spec.at_least is None else spec.at_least
-        self._high = math.inf if spec.at_most is None else spec.at_most
-        bounds = {"at least": spec.at_least, "at most": spec.at_most}
+        self._low = -math.inf if at_least is None else at_least
+        self._high = math.inf if at_most is None else at_most
+        bounds = {"at least": at_least, "at most": at_most}
         self.rule = " and ".join(f"{words} {bound:g}" for words, bound in bounds.items() if bound is not None)
         self.__name__ = kind.__name__  # argparse's message: invalid int value
 
     def __call__(self, text: str) -> int | float:
+        """The number.
+
+        Raises:
+            ValueError: not a number.
+            argparse.ArgumentTypeError: out of bounds.
+        """
         value = self._kind(text)
         if self.rule and not (math.isfinite(value) and self._low <= value <= self._high):
             raise argparse.ArgumentTypeError(f"must be {self.rule}, not {text}")

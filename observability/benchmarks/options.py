@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Final, Literal, get_args
 
+from infra.spec.command_line import Number
+
 ComparisonName = Literal[
     "checkpoint", "overhead", "metrics", "equal-bits", "whole-run", "tune", "asha", "data", "validation"
 ]
@@ -20,16 +22,22 @@ def comparisons() -> argparse.ArgumentParser:
         prog="python -m observability.benchmarks",
         description="Compare the platform with its baselines, print a table and write a JSON file.",
     )
-    made.add_argument("--rounds", type=int, default=5, help="rounds per comparison (default 5)")
+    made.add_argument("--rounds", type=Number(int, at_least=1), default=5, help="rounds per comparison (default 5)")
     made.add_argument(
         "--only",
         choices=[*get_args(ComparisonName), *_NAMED_ONLY],
         help="run only one comparison; scaling, communication and checkpoint_store run only if they are named",
     )
     made.add_argument(
-        "--workers", type=int, nargs="+", default=[1, 2, 4], help="numbers of workers of scaling (default 1 2 4)"
+        "--workers",
+        type=Number(int, at_least=1),
+        nargs="+",
+        default=[1, 2, 4],
+        help="numbers of workers of scaling (default 1 2 4)",
     )
-    made.add_argument("--megabytes", type=int, default=1000, help="checkpoint of checkpoint_store (default 1000)")
+    made.add_argument(
+        "--megabytes", type=Number(int, at_least=1), default=1000, help="checkpoint of checkpoint_store (default 1000)"
+    )
     made.add_argument("--cases", nargs="+", help="cases of communication, e.g. fp16 powersgd-2 (default all)")
     made.add_argument("--rate", type=float, default=50.0, help="Mbit/s of a link of communication (default 50)")
     made.add_argument(

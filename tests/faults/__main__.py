@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from infra.spec.command_line import Number
 from tests.faults.cell import Cell
 from tests.faults.document import row, write_cells, write_soak
 from tests.faults.matrix import CELLS
@@ -36,7 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--only", nargs="*", choices=[cell.name for cell in CELLS], help="these cells; none of them if empty"
     )
-    parser.add_argument("--soak", type=int, default=60, help="faults of the soak; 0 leaves it out")
+    parser.add_argument("--soak", type=Number(int, at_least=0), default=60, help="faults of the soak; 0 leaves it out")
     parser.add_argument("--seed", type=int, default=None, help="of the soak; random by default, and printed")
     parser.add_argument("--dry", action="store_true", help="do not write docs/FAULTS.md")
     return parser

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.distribution import RAY
+from tests.faults.__main__ import main
 from tests.faults.document import FILE, row, row_begin, rows
 from tests.faults.matrix import CELLS
 from tests.faults.picture import PICTURE, Measured, digest
@@ -57,3 +58,9 @@ def test_lost_steps_are_those_done_and_taken_again_on_the_rank_that_lost_most(tm
         lines = [json.dumps(entry) for entry in [{"start": 0}, *begun, *again]]
         (folder / f"rank-{rank}.jsonl").write_text("\n".join([*lines, '{"st']), encoding="utf-8")
     assert lost_steps(tmp_path) == 2
+
+
+def test_an_impossible_soak_is_refused_before_the_first_cell(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--soak=-1"])
+    assert "argument --soak: must be at least 0, not -1" in capsys.readouterr().err
