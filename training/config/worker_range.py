@@ -28,11 +28,14 @@ def expand(scale: Mapping[str, Any]) -> Mapping[str, Any]:
     """The section `scale` with a range of workers as the two numbers that the schema has; without one, as it is.
 
     Raises:
-        ValueError: the range lacks a bound, has another key, or begins at 0.
+        ValueError: neither a number nor a range; or the range lacks a bound, has another key, or begins at 0.
     """
     workers = scale.get("workers")
-    if isinstance(workers, str) and (match := _RANGE.fullmatch(workers.strip())):
-        workers = match.groupdict()
+    if isinstance(workers, str):
+        if match := _RANGE.fullmatch(workers.strip()):
+            workers = match.groupdict()
+        elif not workers.strip().isdecimal():
+            raise ValueError(f"workers={workers} must be a number, or a range such as 2-8")
     if not isinstance(workers, Mapping):
         return scale
     if workers.keys() != _BOUNDS:

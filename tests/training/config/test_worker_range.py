@@ -39,6 +39,8 @@ def test_rendered_settings_keep_the_range_and_a_number_replaces_it(tmp_path: Pat
     [
         (["scale.workers=8-2"], "workers=8-2: the fewest workers must not be more than the most; write 2-8"),
         (["scale.workers=0-2"], "workers=0-2: the fewest workers must be 1 or more"),
+        (["scale.workers=2-"], "workers=2- must be a number, or a range such as 2-8"),
+        (["scale.workers=two"], "workers=two must be a number, or a range such as 2-8"),
         (["scale.workers={min: 2}"], "must be a number, or have min and max: {min: 2, max: 8}"),
         (["scale.workers={min: 2, max: many}"], "scale.workers = many: must be a valid integer"),
         (
