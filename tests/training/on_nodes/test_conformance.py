@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from infra.spec.manifest import Manifest
 from tests.training.cluster.conformance.suites import cases_of
 from tests.training.cluster.team_cluster import wait_until
 from tests.training.on_nodes.cluster import NodeCluster
@@ -18,6 +19,7 @@ _OUTSIDE = {
 
 def test_a_sandbox_conforms_but_for_what_it_does_not_have(nodes: NodeCluster, tmp_path: Path) -> None:
     junit, page = tmp_path / "junit.xml", tmp_path / "page.html"
+    earlier = {one["metadata"]["name"] for one in _jobs(nodes)}
     done = nodes.run("conformance", "--no-use-gpu", "--junit", str(junit), "--html", str(page))
     assert done.returncode == 0, done.stdout + done.stderr
     cases = cases_of(junit.read_text())
@@ -27,6 +29,11 @@ def test_a_sandbox_conforms_but_for_what_it_does_not_have(nodes: NodeCluster, tm
     assert "in all 2 pods" in done.stdout
     assert "<h1>dev</h1>" in page.read_text()
     # Deleted in the foreground: it is there until its pods have ended.
-    cluster = nodes.sandbox.pods.cluster
-    assert all("deletionTimestamp" in one["metadata"] for one in cluster.items(*RAY_JOB, namespace="research"))
-    wait_until(lambda: not cluster.items(*RAY_JOB, namespace="research"), seconds=120)
+    left = [one for one in _jobs(nodes) if one["metadata"]["name"] not in earlier]
+    assert all("deletionTimestamp" in one["metadata"] for one in left)
+    wait_until(lambda: earlier >= {one["metadata"]["name"] for one in _jobs(nodes)}, seconds=120)
+
+
+def _jobs(nodes: NodeCluster) -> list[Manifest]:
+    """The jobs of the team."""
+    return list(nodes.sandbox.pods.cluster.items(*RAY_JOB, namespace="research"))
