@@ -33,5 +33,5 @@ class StatusOptions:
 class NotebookOptions(StatusOptions):
     """The search to open."""
 
-    port: int | None = option("port of JupyterLab (default: 8888, or the next that is free)")
+    port: int | None = option("port of JupyterLab (default: 8888, or the next that is free)", at_least=1, at_most=65535)
     write_only: bool = option("write the notebook into the search's folder, print its path and exit", default=False)

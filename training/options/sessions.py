@@ -75,7 +75,7 @@ class NotebookOptions(NewSessionOptions):
     run: str | None = argument(
         "with --env name of the session, with or without `session-`; without it name of the notebook"
     )
-    port: int = option("local port (default: 8888, or another that is free)", 0)
+    port: int = option("local port (default: 8888, or another that is free)", 0, at_least=0, at_most=65535)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,6 +39,7 @@ def test_an_option_of_a_cluster_needs_its_environment(
     [
         (["ui", "--port", "65536"], "argument --port: must be at least 0 and at most 65535, not 65536"),
         (["forward", "--env", "dev", "--port", "-1"], "argument --port: must be at least 1 and at most 65535, not -1"),
+        (["notebook", "--port", "99999"], "argument --port: must be at least 0 and at most 65535, not 99999"),
         (["logs", "--rank", "-1"], "argument --rank: must be at least 0, not -1"),
         (["logs", "--days", "nan"], "argument --days: must be at least 0, not nan"),
         (["cluster", "--env", "dev", "--gpus", "-1"], "argument --gpus: must be at least 0, not -1"),
