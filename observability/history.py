@@ -210,6 +210,14 @@ class RunHistory:
             value = value.get(key) if isinstance(value, dict) else None
         return value
 
+    def workers_text(self, noun: str = "worker") -> str:
+        """Its workers: `2 workers`; of an elastic run `1-4 workers`, and once it trains `2 of 1-4 workers`."""
+        most, least = self.setting("scale.workers"), self.setting("scale.min_workers")
+        if least is None:
+            return f"{most} {noun}{'s' if most != 1 else ''}"
+        now = "" if self.training is None else f"{self.training.world} of "
+        return f"{now}{least}-{most} {noun}s"
+
     def seconds(self, *, now: float | None = None) -> float:
         """Total wall time of all attempts, without the pauses between them; counts up to `now` while the run is going."""
         if self.resumed is None:

@@ -147,7 +147,7 @@ def _header(history: RunHistory, *, state: State, now: float) -> RenderableType:
         text.append(f"  no events for {duration(silent)}", style="yellow")
     setting = history.setting
     facts = (
-        f"{setting('model.name')} on {setting('data.dataset')}, {setting('scale.workers')} workers "
+        f"{setting('model.name')} on {setting('data.dataset')}, {history.workers_text()} "
         f"({setting('scale.launcher')}), global batch {setting('loop.global_batch')}, {setting('precision.mode')}"
     )
     return Group(text, Text(facts, style="dim"))

@@ -198,10 +198,9 @@ def _metric_texts(history: RunHistory, measured: Step | Evaluated) -> list[str]:
 def _headline(history: RunHistory) -> str:
     """The run and its main settings in one line."""
     setting = history.setting
-    workers = setting("scale.workers")
     device = "GPU" if setting("scale.gpu") else "CPU"
     return (
         f"run {history.name}: {setting('model.name')} on {setting('data.dataset')}, "
-        f"{workers} {device} worker{'s' if workers != 1 else ''} ({setting('scale.launcher')}), "
+        f"{history.workers_text(f'{device} worker')} ({setting('scale.launcher')}), "
         f"global batch {setting('loop.global_batch')}"
     )

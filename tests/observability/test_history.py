@@ -54,6 +54,16 @@ def test_evaluations_of_lost_steps_are_removed() -> None:
     assert [evaluation.epoch for evaluation in history.evaluations_of("validation")] == list(range(1, 11))
 
 
+def test_the_workers_of_an_elastic_run_are_those_that_train_now() -> None:
+    started, trains = SampleRun().start().events[0], SampleRun().train(1, 1).events
+    assert isinstance(started, RunStarted)
+    assert RunHistory.from_events([started]).workers_text() == "2 workers"
+    scale = {**started.settings["scale"], "workers": 4, "min_workers": 1}
+    elastic = replace(started, settings={**started.settings, "scale": scale})
+    assert RunHistory.from_events([elastic]).workers_text("GPU worker") == "1-4 GPU workers"
+    assert RunHistory.from_events([elastic, *trains]).workers_text() == "2 of 1-4 workers"
+
+
 def test_uploads_are_ordered_by_step_and_those_of_lost_steps_are_removed() -> None:
     events = restarted_run()
     last_start = max(index for index, event in enumerate(events) if isinstance(event, TrainingStarted))
