@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,9 @@ _OPEN_SECONDS = 30.0
 _PROBE_SECONDS = 10.0
 _POLL_SECONDS = 0.2
 _FAILURES = 3
+_LONGEST_WORDS = 300
+_STYLE = re.compile(r"\x1b\[[0-9;]*m")
+"""Colours and bold type, which Ray prints into files too."""
 
 
 class PortForward:
@@ -60,7 +64,10 @@ class PortForward:
 
     def _words(self) -> str:
         self._said.seek(0)
-        return " ".join(self._said.read().split())[-300:] or "the connection ended"
+        words = " ".join(_STYLE.sub("", self._said.read()).split())
+        if len(words) > _LONGEST_WORDS:
+            words = f"… {words[-_LONGEST_WORDS:].partition(' ')[2]}"
+        return words or "the connection ended"
 
 
 @contextmanager

@@ -70,6 +70,15 @@ def test_a_command_that_ends_is_broken_with_its_words(server: int) -> None:
             forward.await_open()
 
 
+def test_the_last_words_of_a_command_are_whole_and_without_colours(server: int) -> None:
+    said = f"{'first ' * 100}\x1b[1mec2\x1b[22m: Unable to locate credentials"
+    command = [sys.executable, "-c", f"import sys; sys.exit({said!r})"]
+    with port_forward(command, url=f"http://127.0.0.1:{server}/") as forward:
+        words = forward.await_broken()
+    assert words.startswith("… first first ")
+    assert words.endswith(" first ec2: Unable to locate credentials")
+
+
 def test_a_forward_to_nothing_does_not_open(cut: Path) -> None:
     local, nothing = free_ports(2)
     with (
