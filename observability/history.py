@@ -213,7 +213,7 @@ class RunHistory:
     def workers_text(self, noun: str = "worker") -> str:
         """Its workers: `2 workers`; of an elastic run `1-4 workers`, and once it trains `2 of 1-4 workers`."""
         most, least = self.setting("scale.workers"), self.setting("scale.min_workers")
-        if least is None:
+        if least in {None, most}:
             return f"{most} {noun}{'s' if most != 1 else ''}"
         now = "" if self.training is None else f"{self.training.world} of "
         return f"{now}{least}-{most} {noun}s"

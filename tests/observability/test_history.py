@@ -59,6 +59,8 @@ def test_the_workers_of_an_elastic_run_are_those_that_train_now() -> None:
     assert isinstance(started, RunStarted)
     assert RunHistory.from_events([started]).workers_text() == "2 workers"
     scale = {**started.settings["scale"], "workers": 4, "min_workers": 1}
+    fixed = replace(started, settings={**started.settings, "scale": {**scale, "min_workers": 4}})
+    assert RunHistory.from_events([fixed, *trains]).workers_text() == "4 workers"
     elastic = replace(started, settings={**started.settings, "scale": scale})
     assert RunHistory.from_events([elastic]).workers_text("GPU worker") == "1-4 GPU workers"
     assert RunHistory.from_events([elastic, *trains]).workers_text() == "2 of 1-4 workers"
