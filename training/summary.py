@@ -31,12 +31,17 @@ def summary(outcome: Outcome, run: RunDirectory, *, code: RunCode | None, delive
     parts.append(("report", str(run.report)))
     parts.append(("events", str(run.events) if is_in_job else f"{run.events}  ({run.command('monitor')})"))
     if delivery is not None and delivery.is_complete:
-        model = f", model {delivery.model}" if delivery.model else ""
-        opens = "" if is_in_job else "  (make ui)"
-        parts.append(("MLflow", f"run {delivery.run_id}{model} in {delivery.uri}{opens}"))
+        parts.append(("MLflow", delivered_text(delivery)))
     elif delivery is not None:
         sends = run.command("resume" if is_in_job else "sync")
         parts.append(("MLflow", f"incomplete: {delivery.problem}; {sends} sends the rest"))
     if outcome.status == "stopped":
         parts.append(("resume", run.command("resume")))
     return [f"  {name:<11}{text}" for name, text in parts]
+
+
+def delivered_text(delivery: DeliveryReport) -> str:
+    """Where a complete delivery of a run or a search is; outside of a job also the command that opens this machine's MLflow."""
+    model = f", model {delivery.model}" if delivery.model else ""
+    opens = "  (make ui)" if run_arguments() is None else ""
+    return f"run {delivery.run_id}{model} in {delivery.uri}{opens}"

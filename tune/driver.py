@@ -24,6 +24,7 @@ from training.config.load import render
 from training.config.schema import TrainingSettings
 from training.errors import ExitStatus, Interrupted, PlatformError
 from training.rundir import default_root
+from training.summary import delivered_text
 from training.tracking.process import DeliveryReport, FollowerProcess
 from tune.changes import refuse_changes
 from tune.commands import train_command
@@ -223,9 +224,7 @@ class _Driver:
             lines.append(("train it", train_command(self._history, self._folder.path)))
         lines.append(("report", problem or str(self._folder.report)))
         if delivery is not None and delivery.is_complete:
-            model = f", model {delivery.model}" if delivery.model else ""
-            opens = "  (make ui)" if environment.run_arguments() is None else ""
-            lines.append(("MLflow", f"run {delivery.run_id}{model} in {delivery.uri}{opens}"))
+            lines.append(("MLflow", delivered_text(delivery)))
         elif delivery is not None:
             lines.append(("MLflow", f"incomplete, {self._folder.command} sends the rest: {delivery.problem}"))
         for name, text in lines:

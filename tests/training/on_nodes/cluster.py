@@ -176,11 +176,7 @@ class NodeCluster:
 
     def run(self, *words: str, team: str = "research") -> subprocess.CompletedProcess[str]:
         """Run a command of `python -m training` to its end."""
-        return self.run_locally(*words, *self.arguments(team))
-
-    def run_locally(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run a command of `python -m training` that needs no cluster."""
-        command = [sys.executable, "-m", "training", *words]
+        command = [sys.executable, "-m", "training", *words, *self.arguments(team)]
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE)
 
     @contextmanager

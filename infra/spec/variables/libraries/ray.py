@@ -119,7 +119,7 @@ RAY = (
     ),
     Variable(
         name="RAY_TRAIN_ENABLE_PREEMPTION_WATCHER",
-        meaning="local clusters: nothing preempts their node",
+        meaning="the driver itself watches for nodes that are about to go",
         value="0",
         used_by=("training",),
         library="Ray",
