@@ -13,7 +13,7 @@ class Words(NamedTuple):
 
     Attributes:
         program: the program; of a module that Python runs, the module.
-        target: the target of make; empty for other programs.
+        target: the target of make, or the subcommand of Jupyter; empty for other programs.
         variables: the variables that make gets.
         arguments: everything behind the program.
         earlier: the commands before it that need nothing.
@@ -112,7 +112,8 @@ def parse(text: str, earlier: Sequence[Words] = ()) -> Words:
     if program.endswith("python") and arguments[:1] == ["-m"]:
         program, *arguments = arguments[1:]
     if program != "make":
-        return Words(program, "", {}, arguments, earlier)
+        subcommand = arguments[0] if program.endswith("/jupyter") else ""
+        return Words(program, subcommand, {}, arguments, earlier)
     pairs = [word.partition("=")[::2] for word in arguments if "=" in word]
     targets = [word for word in arguments if "=" not in word and word != "…"]
     return Words(program, targets[0], dict(pairs), arguments, earlier)

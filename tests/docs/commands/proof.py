@@ -26,7 +26,7 @@ They install packages, start Kubernetes, or run until Ctrl-C with programs that 
 SERVERS: Mapping[str, str] = {
     "make notebook": "http://127.0.0.1:",
     "make ui": "http://127.0.0.1:",
-    ".venv/bin/jupyter": "http://",
+    ".venv/bin/jupyter lab": "http://",
 }
 """What a command prints when it serves; it then gets Ctrl-C."""
 
