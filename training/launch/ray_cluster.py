@@ -16,6 +16,7 @@ from pathlib import Path
 
 from training.launch.processes import immune_to_hangup
 
+_TRAIN_LOG = logging.getLogger("ray.train")
 _SOCKET_PATH_LIMIT = 107  # size of sun_path in sockaddr_un, without the NUL
 _SESSION_PATH_LENGTH = len("/session_2026-01-01_00-00-00_000000_0000000/sockets/plasma_store")
 
@@ -94,7 +95,7 @@ class RayCluster:
 
         importing = threading.Thread(target=import_module, args=(imports,), name="import", daemon=True)
         importing.start()
-        logging.getLogger("ray.train").setLevel(logging.WARNING)
+        _TRAIN_LOG.setLevel(logging.WARNING)
         with _preserve_sigterm_handler(), immune_to_hangup():
             address = self._address or self._start_node()
             self._stops.callback(ray.shutdown)
@@ -116,6 +117,8 @@ class RayCluster:
 
     def close(self) -> None:
         """Stop the local cluster, or disconnect from the existing one."""
+        # A thread that still waits for the cluster gets an error, of which Ray Train would print a traceback.
+        _TRAIN_LOG.setLevel(logging.CRITICAL)
         self._stops.close()
 
 

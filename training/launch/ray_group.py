@@ -11,6 +11,7 @@ from ray.train import TrainingFailedError
 
 from training.config.schema import TrainingSettings
 from training.launch.agent.coordinator import Coordinator
+from training.launch.loop_gate import LoopGate
 from training.launch.ray_rank import serve_rank, worker_name
 from training.launch.ray_trainer import dead_ranks, make_trainer
 from training.launch.task import WorkersFailedError
@@ -30,6 +31,7 @@ class RayGroup:
         workers: int,
         folder: Path,
         is_local: bool,
+        gate: LoopGate,
     ) -> None:
         """Start the workers, which takes seconds; their agents then connect to the coordinator.
 
@@ -39,6 +41,7 @@ class RayGroup:
             workers: number of the workers, all of which start or none.
             folder: for Ray Train's own files, which all nodes share.
             is_local: the cluster is on this machine.
+            gate: ends the group's loop once it is closed.
         """
         name = f"group-{uuid.uuid4().hex[:8]}"
         self._names = {worker_name(name, rank) for rank in range(workers)}
@@ -52,7 +55,9 @@ class RayGroup:
             "environment": {name: str(value) for name, value in settings.scale.environment.items()},
             "allocator": settings.compute.allocator.model_dump(mode="json"),
         }
-        self._trainer = make_trainer(serve_rank, config, scale=settings.scale, workers=workers, folder=folder)
+        self._trainer = make_trainer(
+            serve_rank, config, scale=settings.scale, workers=workers, folder=folder, gate=gate
+        )
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._fit, name=name, daemon=True)
         self._thread.start()

@@ -20,6 +20,7 @@ from training.config.resize import division_of, resized
 from training.config.schema import TrainingSettings
 from training.launch.agent.coordinator import Coordinator
 from training.launch.drain import DrainNotice, leaves_at
+from training.launch.loop_gate import LoopGate
 from training.launch.ray_drain import draining_nodes, room_for
 from training.launch.ray_group import RayGroup
 from training.launch.ray_reservation import Reservation
@@ -58,17 +59,19 @@ class _Attempt:
 class RayPool:
     """The workers of one run."""
 
-    def __init__(self, task: RankTask, *, is_local: bool) -> None:
+    def __init__(self, task: RankTask, *, is_local: bool, gate: LoopGate) -> None:
         """Prepare; the first `run` starts the workers.
 
         Args:
             task: the first attempt, with the settings of the run as it began.
             is_local: the cluster is on this machine.
+            gate: ends the loops of the worker groups once it is closed.
         """
         self._settings = task.settings
         self._sizes = Sizes.of(task.settings)
         self._folder = task.run_directory / "ray"  # for Ray Train's own files, which all nodes share
         self._is_local = is_local
+        self._gate = gate
         self._coordinator = Coordinator(host=_LOOPBACK if is_local else str(ray.util.get_node_ip_address()))
         self._groups: list[RayGroup] = []
         self._going: dict[str, float] = {}
@@ -258,9 +261,17 @@ class RayPool:
         if waits_for_all and is_fixed and not self._is_local and not self._has_room(workers):
             return
         for size in [workers] if is_fixed and self._is_local else [1] * workers:
-            self._groups.append(
-                RayGroup(self._settings, self._coordinator, workers=size, folder=self._folder, is_local=self._is_local)
-            )
+            self._groups.append(self._group_of(size))
+
+    def _group_of(self, workers: int) -> RayGroup:
+        return RayGroup(
+            self._settings,
+            self._coordinator,
+            workers=workers,
+            folder=self._folder,
+            is_local=self._is_local,
+            gate=self._gate,
+        )
 
     def _has_room(self, workers: int) -> bool:
         """Reserve room for so many workers; whether it is there, and now free for them."""

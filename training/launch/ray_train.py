@@ -14,12 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from training.config.schema import ScaleSettings
+from training.launch.loop_gate import LoopGate
 from training.launch.ray_cluster import RayCluster
 from training.launch.task import Outcome, RankTask, WorkersFailedError, unheard
 from training.preflight import this_machine
 
 if TYPE_CHECKING:
     from training.launch.ray_pool import RayPool
+
+
+_LEAVE_SECONDS = 5.0
+"""For calls of Ray that run when the driver leaves the cluster: a poll of workers takes 0.4 s, their start a few seconds."""
 
 
 class RayLauncher:
@@ -36,6 +41,7 @@ class RayLauncher:
             scratch=scratch,
         )
         self._is_started = False
+        self._gate = LoopGate()
         self._pool: RayPool | None = None
 
     def launch(
@@ -51,6 +57,7 @@ class RayLauncher:
             on_phase("ray_start")
             self._cluster.start(imports="training.launch.ray_pool")
             self._is_started = True
+            self._gate = LoopGate()
         on_phase("workers_start")
         from training.launch import ray_state  # noqa: PLC0415 - imports Ray, after its environment is set
 
@@ -66,6 +73,8 @@ class RayLauncher:
     def close(self) -> None:
         """Stop the workers, and the local Ray cluster, or disconnect from the existing one."""
         self._end_pool()
+        # A group whose node does not answer, or that still starts, has not ended; without the cluster, its next call would fail.
+        self._gate.close(seconds=_LEAVE_SECONDS)
         self._cluster.close()
         self._is_started = False
 
@@ -80,7 +89,7 @@ class RayLauncher:
         if self._pool is not None and not self._pool.fits(task):
             self._end_pool()
         if self._pool is None:
-            self._pool = RayPool(task, is_local=self._cluster.is_local)
+            self._pool = RayPool(task, is_local=self._cluster.is_local, gate=self._gate)
         return self._pool
 
 

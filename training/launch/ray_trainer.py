@@ -31,6 +31,7 @@ from ray.train.v2._internal.execution.worker_group.worker_group import Worker
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from training.config.schema import ScaleSettings
+from training.launch.loop_gate import LoopGate
 
 
 class _OwnScalingPolicy(FixedScalingPolicy):
@@ -126,11 +127,25 @@ class _OwnWorkerGroup(WorkerGroup):
 
 
 class _OwnController(TrainController):
+    """A controller whose loop ends when this process leaves the cluster."""
+
     worker_group_cls = _OwnWorkerGroup
+
+    def __init__(self, *, gate: LoopGate, **arguments: Any) -> None:  # noqa: ANN401 - passed through
+        super().__init__(**arguments)
+        self._gate = gate
+
+    async def _run_control_loop_iteration(self) -> None:
+        with self._gate.passing():
+            await super()._run_control_loop_iteration()
 
 
 class _OwnTrainer(DataParallelTrainer):
     """A trainer whose controller runs in this process, with the callbacks that workers need."""
+
+    def __init__(self, *arguments: Any, gate: LoopGate, **options: Any) -> None:  # noqa: ANN401 - passed through
+        super().__init__(*arguments, **options)
+        self._gate = gate
 
     def _create_default_callbacks(self) -> list[RayTrainCallback]:
         return [
@@ -139,7 +154,8 @@ class _OwnTrainer(DataParallelTrainer):
         ]
 
     def _initialize_and_run_controller(self, **arguments: Any) -> Result:  # noqa: ANN401 - passed through
-        controller = _OwnController(**{**arguments, "scaling_policy": _OwnScalingPolicy(self.scaling_config)})
+        arguments["scaling_policy"] = _OwnScalingPolicy(self.scaling_config)
+        controller = _OwnController(gate=self._gate, **arguments)
         with _without_synchronization():
             asyncio.run(controller.run())
         return controller.get_result()
@@ -152,6 +168,7 @@ def make_trainer(
     scale: ScaleSettings,
     workers: int,
     folder: Path,
+    gate: LoopGate,
 ) -> DataParallelTrainer:
     """The trainer of a worker group, which ends with the first worker that is lost.
 
@@ -161,9 +178,11 @@ def make_trainer(
         scale: what each of the workers takes.
         workers: number of the workers, all of which start or none.
         folder: for Ray Train's own files, which all nodes share.
+        gate: ends the trainer's loop once it is closed.
     """
     return _OwnTrainer(
         serve,
+        gate=gate,
         train_loop_config=config,
         backend_config=BackendConfig(),
         scaling_config=ScalingConfig(

@@ -26,6 +26,7 @@ from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from tests.training.runs import small_settings
 from training.launch import ray_cluster, ray_facts, ray_node, ray_trainer
+from training.launch.loop_gate import LoopGate
 from training.launch.ray_node import LocalNode
 
 
@@ -142,12 +143,20 @@ def test_fit_calls_the_methods_that_our_trainer_overrides() -> None:
     assert not inspect.iscoroutinefunction(TrainController.get_result)
 
 
+def test_the_loop_of_a_controller_calls_the_method_that_ours_overrides() -> None:
+    assert "await self._run_control_loop_iteration()" in inspect.getsource(TrainController.run)
+    assert inspect.iscoroutinefunction(TrainController._run_control_loop_iteration)
+    assert parameters(TrainController._run_control_loop_iteration) == ["self"]
+
+
 def test_a_controller_in_the_driver_has_only_the_callbacks_that_workers_need(tmp_path: Path) -> None:
     scale = small_settings(scale={"launcher": "ray"}).scale
     assert constants.V2_ENABLED_ENV_VAR in ray_cluster._ENVIRONMENT
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(constants.V2_ENABLED_ENV_VAR, "1")
-        trainer = ray_trainer.make_trainer(print, {"group": "group-1"}, scale=scale, workers=2, folder=tmp_path)
+        trainer = ray_trainer.make_trainer(
+            print, {"group": "group-1"}, scale=scale, workers=2, folder=tmp_path, gate=LoopGate()
+        )
         theirs = [type(callback).__name__ for callback in DataParallelTrainer._create_default_callbacks(trainer)]
     ours = [type(callback).__name__ for callback in trainer._create_default_callbacks()]
     assert ours == ["AcceleratorSetupCallback", "BackendSetupCallback"]
