@@ -128,8 +128,10 @@ class RayPool:
     def stop(self) -> None:
         """End the ranks and the workers."""
         self._give_back()
+        # Of the others, the nodes do not answer: Ray ends them in minutes, or with the connection to the cluster.
+        connected = [group for group in self._groups if group.agents]
         self._coordinator.release()
-        for group in self._groups:
+        for group in connected:
             group.join()
 
     def _gather(self, task: RankTask, notify: Callable[[str], None]) -> _Attempt | None:
