@@ -128,7 +128,7 @@ class RayPool:
     def stop(self) -> None:
         """End the ranks and the workers."""
         self._give_back()
-        # Of the others, the nodes do not answer: Ray ends them in minutes, or with the connection to the cluster.
+        # The others still start, or their nodes do not answer, of which Ray learns in minutes: they end with the connection to the cluster.
         connected = [group for group in self._groups if group.agents]
         self._coordinator.release()
         for group in connected:
