@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import ray
 from ray._private import ray_constants, services
 from ray._private.node import Node
 from ray._private.parameter import RayParams
 
+from tests.engines.ray_cluster import short_folder
 from tests.engines.report_table import ran
 from training.launch import ray_node
 from training.launch.ray_node import LocalNode
@@ -80,3 +82,14 @@ def raylets(count: int, folder: Path) -> Iterator[tuple[str, list[Raylet]]]:
         for node in (*workers, head):
             with suppress(ProcessLookupError):
                 node.stop()
+
+
+@contextmanager
+def raylets_of_this_driver(count: int) -> Iterator[list[Raylet]]:
+    """Workers of a cluster that this process is connected to."""
+    with short_folder() as folder, raylets(count, folder) as (address, workers):
+        ray.init(address, log_to_driver=False, logging_level="ERROR")
+        try:
+            yield workers
+        finally:
+            ray.shutdown()

@@ -47,6 +47,7 @@ class RayGroup:
         self._names = {worker_name(name, rank) for rank in range(workers)}
         self._coordinator = coordinator
         self._came: set[str] = set()
+        self._dismissed: set[str] = set()
         config: dict[str, Any] = {
             "group": name,
             "driver": coordinator.address,
@@ -82,6 +83,7 @@ class RayGroup:
     def dismiss(self, worker: str) -> None:
         """Let a worker end; does nothing to one of another group."""
         if worker in self._names:
+            self._dismissed.add(worker)
             self._coordinator.dismiss(worker)
 
     def failure_of_start(self) -> WorkersFailedError | None:
@@ -94,8 +96,12 @@ class RayGroup:
         return failure
 
     def join(self) -> None:
-        """Wait until Ray has ended it, once its agents were dismissed. It goes on to look for a worker that is missing."""
-        if not self.starting:
+        """Wait until Ray has ended it, once its agents were dismissed or released.
+
+        Does not wait for a group that goes on to look for a missing worker, nor for one that has lost all of its agents: their nodes may
+        not answer, of which Ray learns in minutes.
+        """
+        if not self.starting and (self.agents or self._dismissed):
             self._thread.join(_END_SECONDS)
 
     def _fit(self) -> None:

@@ -128,10 +128,8 @@ class RayPool:
     def stop(self) -> None:
         """End the ranks and the workers."""
         self._give_back()
-        # The others still start, or their nodes do not answer, of which Ray learns in minutes: they end with the connection to the cluster.
-        connected = [group for group in self._groups if group.agents]
         self._coordinator.release()
-        for group in connected:
+        for group in self._groups:
             group.join()
 
     def _gather(self, task: RankTask, notify: Callable[[str], None]) -> _Attempt | None:

@@ -112,7 +112,7 @@ def parse(text: str, earlier: Sequence[Words] = ()) -> Words:
     if program.endswith("python") and arguments[:1] == ["-m"]:
         program, *arguments = arguments[1:]
     if program != "make":
-        subcommand = arguments[0] if program.endswith("/jupyter") else ""
+        subcommand = "".join(arguments[:1]) if program.endswith("/jupyter") else ""
         return Words(program, subcommand, {}, arguments, earlier)
     pairs = [word.partition("=")[::2] for word in arguments if "=" in word]
     targets = [word for word in arguments if "=" not in word and word != "…"]

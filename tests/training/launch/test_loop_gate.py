@@ -18,8 +18,7 @@ class Caller:
         self._gate = gate
         self.entered = threading.Event()
         self.may_leave = threading.Event()
-        self.thread = threading.Thread(target=self._call, daemon=True)
-        self.thread.start()
+        threading.Thread(target=self._call, daemon=True).start()
 
     def _call(self) -> None:
         with self._gate.passing():

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-import ray
 
 from tests.distribution import RAY
-from tests.engines.ray_cluster import short_folder
-from tests.engines.ray_raylets import Raylet, raylets
+from tests.engines.ray_raylets import Raylet, raylets_of_this_driver
 from tests.training.launch.agent.group import eventually
+from tests.training.launch.driver import ROOT
 from tests.training.runs import small_settings
 from training.launch import ray_cluster
 from training.launch.agent.coordinator import Coordinator
@@ -27,11 +26,9 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Raylet]:
     """A node with a CPU, in a cluster that this process is a driver of."""
     for name, value in ray_cluster._ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv("PYTHONPATH", str(Path(ray_cluster.__file__).parents[2]))
-    with short_folder() as folder, raylets(1, folder) as (address, (worker,)):
-        ray.init(address, log_to_driver=False, logging_level="ERROR")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    with raylets_of_this_driver(1) as (worker,):
         yield worker
-        ray.shutdown()
 
 
 def test_a_group_whose_worker_does_not_answer_calls_ray_no_more_once_the_gate_is_closed(

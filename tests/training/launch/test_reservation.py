@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-import ray
 
 from tests.distribution import RAY
-from tests.engines.ray_cluster import short_folder
-from tests.engines.ray_raylets import raylets
+from tests.engines.ray_raylets import raylets_of_this_driver
 from tests.training.launch.agent.group import eventually
 from training.launch.ray_reservation import Reservation
 
@@ -21,10 +19,8 @@ NEED = {"CPU": 1.0}
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
     """Three workers with a CPU each, and this process as a driver."""
-    with short_folder() as folder, raylets(3, folder) as (address, _):
-        ray.init(address, log_to_driver=False, logging_level="ERROR")
+    with raylets_of_this_driver(3):
         yield
-        ray.shutdown()
 
 
 @pytest.mark.usefixtures("cluster")
