@@ -40,8 +40,7 @@ class RayLauncher:
             start_timeout=scale.start_timeout,
             scratch=scratch,
         )
-        self._is_started = False
-        self._gate = LoopGate()
+        self._gate: LoopGate | None = None  # of the connection to the cluster, while there is one
         self._pool: RayPool | None = None
 
     def launch(
@@ -53,16 +52,15 @@ class RayLauncher:
             WorkersFailedError: a rank failed or died, or too few workers started within `scale.start_timeout`.
             TrainingFailedError: Ray did not start on this machine.
         """
-        if not self._is_started:
+        if self._gate is None:
             on_phase("ray_start")
             self._cluster.start(imports="training.launch.ray_pool")
-            self._is_started = True
             self._gate = LoopGate()
         on_phase("workers_start")
         from training.launch import ray_state  # noqa: PLC0415 - imports Ray, after its environment is set
 
         began = time.time()
-        pool = self._pool_of(task)
+        pool = self._pool_of(task, self._gate)
         try:
             return pool.run(task, notify=notify)
         except WorkersFailedError:
@@ -74,22 +72,23 @@ class RayLauncher:
         """Stop the workers, and the local Ray cluster, or disconnect from the existing one."""
         self._end_pool()
         # A group whose node does not answer, or that still starts, has not ended; without the cluster, its next call would fail.
-        self._gate.close(seconds=_LEAVE_SECONDS)
+        if self._gate is not None:
+            self._gate.close(seconds=_LEAVE_SECONDS)
+            self._gate = None
         self._cluster.close()
-        self._is_started = False
 
     def _end_pool(self) -> None:
         if self._pool is not None:
             self._pool.stop()
             self._pool = None
 
-    def _pool_of(self, task: RankTask) -> RayPool:
+    def _pool_of(self, task: RankTask, gate: LoopGate) -> RayPool:
         from training.launch.ray_pool import RayPool  # noqa: PLC0415 - imports Ray, after its environment is set
 
         if self._pool is not None and not self._pool.fits(task):
             self._end_pool()
         if self._pool is None:
-            self._pool = RayPool(task, is_local=self._cluster.is_local, gate=self._gate)
+            self._pool = RayPool(task, is_local=self._cluster.is_local, gate=gate)
         return self._pool
 
 

@@ -1,4 +1,4 @@
-"""The end of a real worker group of Ray Train, whose worker is frozen: its node neither answers nor closes its connections."""
+"""The end of real worker groups of Ray Train: one whose worker was dismissed, and one whose worker does not answer."""
 
 from __future__ import annotations
 
@@ -31,13 +31,29 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Raylet]:
         yield worker
 
 
+def group_of_one(coordinator: Coordinator, gate: LoopGate, folder: Path) -> RayGroup:
+    """A group of one worker, which starts."""
+    settings = small_settings(scale={"launcher": "ray"})
+    return RayGroup(settings, coordinator, workers=1, folder=folder, is_local=True, gate=gate)
+
+
+@pytest.mark.usefixtures("node")
+def test_the_end_of_a_run_waits_for_a_worker_that_was_dismissed(tmp_path: Path) -> None:
+    coordinator = Coordinator(host="127.0.0.1")
+    group = group_of_one(coordinator, LoopGate(), tmp_path)
+    coordinator.wait(lambda: bool(group.agents), check=lambda: None)
+    (worker,) = group.agents
+    group.dismiss(worker)
+    assert group.is_alive
+    group.join()
+    assert not group.is_alive
+
+
 def test_a_group_whose_worker_does_not_answer_calls_ray_no_more_once_the_gate_is_closed(
     node: Raylet, tmp_path: Path
 ) -> None:
     coordinator, gate = Coordinator(host="127.0.0.1"), LoopGate()
-    group = RayGroup(
-        small_settings(scale={"launcher": "ray"}), coordinator, workers=1, folder=tmp_path, is_local=True, gate=gate
-    )
+    group = group_of_one(coordinator, gate, tmp_path)
     coordinator.wait(lambda: bool(group.agents), check=lambda: None)
     for process in psutil.Process(node.raylet_pid).children(recursive=True):
         process.suspend()
