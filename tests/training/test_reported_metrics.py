@@ -22,6 +22,9 @@ from training.models.registry import MODELS, build_model
 
 Metrics = tuple[float, float]
 
+DEEP = {"resnet50", "resnet101"}
+"""Made of what resnet18 is made of, too."""
+
 
 def settings(model: str, workers: int, **sections: dict[str, Any]) -> TrainingSettings:
     """A few steps, with a validation and a test split of three batches each, the last one short."""
@@ -64,7 +67,14 @@ def measured(folder: Path, run: TrainingSettings, split: str = "test") -> Metric
     return loss / len(samples), correct / len(samples)
 
 
-@pytest.mark.parametrize("model", [name for name in MODELS.names if name != "transformer"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(name, marks=[pytest.mark.long] if name in DEEP else [])
+        for name in MODELS.names
+        if name != "transformer"
+    ],
+)
 def test_two_ranks_report_the_metrics_of_the_exported_weights(tmp_path: Path, model: str) -> None:
     run = settings(model, 2)
     run_world(run, tmp_path / "run")

@@ -72,7 +72,7 @@ def is_waiting(event: Event) -> bool:
     return isinstance(event, SearchNotice) and "waiting for the cluster's nodes" in event.message
 
 
-@pytest.mark.long
+@pytest.mark.long(apart=True)
 def test_a_search_waits_for_its_nodes_and_trains_a_trial_on_two_hosts(tmp_path: Path) -> None:
     """On hosts with 3 and 1 CPUs, one of two trials with two ranks has a rank on each: they meet on another address than loopback."""
     with hosts(3) as (head, first, second), short_folder() as folder:
@@ -92,7 +92,7 @@ def test_a_search_waits_for_its_nodes_and_trains_a_trial_on_two_hosts(tmp_path: 
     assert_counted_once(driver.run, trials=4)
 
 
-@pytest.mark.long
+@pytest.mark.long(apart=True)
 def test_a_search_whose_head_is_drained_saves_its_trials_and_the_next_driver_goes_on(
     nodes: Nodes, tmp_path: Path
 ) -> None:
@@ -115,7 +115,7 @@ def test_a_search_whose_head_is_drained_saves_its_trials_and_the_next_driver_goe
     assert {len(select(read_all(again.run / "trials" / trial), RunStarted)) for trial in running} == {2}
 
 
-@pytest.mark.long
+@pytest.mark.long(apart=True)
 def test_a_trial_that_loses_a_node_goes_on_from_its_checkpoint_when_another_one_joins(
     nodes: Nodes, tmp_path: Path
 ) -> None:

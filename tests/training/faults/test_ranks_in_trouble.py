@@ -110,6 +110,7 @@ def test_a_rank_killed_under_torchrun_is_replaced_and_nothing_is_lost(tmp_path: 
     assert_recovered(tmp_path, "rank 1 was killed by SIGKILL, in step 13")
 
 
+@pytest.mark.long
 def test_a_rank_killed_under_ray_is_replaced_and_nothing_is_lost(
     tmp_path: Path, ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,16 +66,19 @@ def assert_same_run(run: Run, launcher: LauncherName, workers: int, folder: Path
     assert select(read_all(folder / launcher), TrainingStarted)[0].world == workers
 
 
+WORKERS = [pytest.param(1, 1, marks=pytest.mark.long), (2, 1), pytest.param(4, 2, marks=pytest.mark.long)]
+
+
 def test_a_plain_process_trains_like_a_single_rank(tmp_path: Path) -> None:
     assert_same_run(run_plain, "plain", 1, tmp_path)
 
 
-@pytest.mark.parametrize(("workers", "accumulation"), [(1, 1), (2, 1), pytest.param(4, 2, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("workers", "accumulation"), WORKERS)
 def test_torchrun_trains_like_ranks_without_a_launcher(tmp_path: Path, workers: int, accumulation: int) -> None:
     assert_same_run(run_under_torchrun, "torchrun", workers, tmp_path, accumulation=accumulation)
 
 
-@pytest.mark.parametrize(("workers", "accumulation"), [(1, 1), (2, 1), pytest.param(4, 2, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("workers", "accumulation"), WORKERS)
 def test_ray_trains_like_ranks_without_a_launcher(
     tmp_path: Path, ray_cluster: RayCluster, workers: int, accumulation: int
 ) -> None:
