@@ -12,6 +12,7 @@ from typing import Any, Literal, cast
 
 from observability.goodput import GoodputLedger
 from observability.objective_metrics import ObjectiveInfo
+from observability.quantities import counted
 from observability.runlog import (
     CheckpointCommitted,
     CheckpointUploaded,
@@ -211,10 +212,10 @@ class RunHistory:
         return value
 
     def workers_text(self, noun: str = "worker") -> str:
-        """Its workers: `2 workers`; of an elastic run `1-4 workers`, and once it trains `2 of 1-4 workers`."""
+        """Its workers: `2 workers`; of an elastic run `1-4 workers`, and once it trains `2 of 1-4 workers`; `? workers` if unknown."""
         most, least = self.setting("scale.workers"), self.setting("scale.min_workers")
         if least in {None, most}:
-            return f"{most} {noun}{'s' if most != 1 else ''}"
+            return f"? {noun}s" if most is None else counted(most, noun)
         now = "" if self.training is None else f"{self.training.world} of "
         return f"{now}{least}-{most} {noun}s"
 

@@ -7,7 +7,7 @@ from typing import TextIO
 from observability.efficiency import efficiency_facts
 from observability.history import RunHistory
 from observability.profiling.answer import answer_lines
-from observability.quantities import clock, duration, number
+from observability.quantities import clock, counted, duration, number
 from observability.runlog import (
     Evaluated,
     Event,
@@ -102,9 +102,8 @@ class ProgressView:
 
     def _training_started(self, event: TrainingStarted) -> None:
         self._screen.finish(at=event.time)
-        ranks = f"{event.world} rank{'s' if event.world > 1 else ''}"
-        epochs = f"{self._history.epochs} epoch{'s' if self._history.epochs != 1 else ''}"
-        whole = f"({epochs} of {number(event.train_samples)} samples)"
+        ranks = counted(event.world, "rank")
+        whole = f"({counted(self._history.epochs, 'epoch')} of {number(event.train_samples)} samples)"
         first, last = event.start_step + 1, event.total_steps
         if first > last:
             self._screen.line(f"nothing left to train: all {number(last)} steps {whole} are done")

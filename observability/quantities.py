@@ -57,3 +57,9 @@ def number(value: float) -> str:
     if not math.isfinite(value):
         return str(value)
     return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
+
+
+def counted(count: float, noun: str) -> str:
+    """Format a number of things: `1 trial`, `1,600 samples`, `2 batches`; the plural of the noun is regular."""
+    ending = "" if count == 1 else "es" if noun.endswith("tch") else "s"
+    return f"{number(count)} {noun}{ending}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from infra.spec.command_line import CommandLine, NoOptions, given_flags
 from infra.spec.variables.inventory import described
+from observability.quantities import counted
 from training.checkpoint.remote.run_files import bring_back
 from training.code.given import configurations, given_code, importable
 from training.code.kept import current
@@ -147,9 +148,7 @@ def resize(options: ResizeOptions) -> ExitStatus:
     check_local(options)
     run = _chosen(options)
     run.request_workers(options.workers)
-    print(
-        f"{run.name} commits its next step and continues with at most {options.workers} worker{'s' if options.workers > 1 else ''}"
-    )
+    print(f"{run.name} commits its next step and continues with at most {counted(options.workers, 'worker')}")
     return ExitStatus.DONE
 
 

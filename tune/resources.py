@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from observability.quantities import counted
 from training.config.schema import ScaleSettings
 from training.errors import PreflightError, SettingsError
 from training.preflight import Machine
@@ -88,7 +89,7 @@ def plan_trials(scale: ScaleSettings, search: SearchSettings, *nodes: Machine, m
     wanted = min(search.concurrency or search.trials, search.trials)
     if fitting < 1 or (search.concurrency is not None and fitting < wanted):
         fits = f"--set search.concurrency={fitting} fits" if fitting else "lower scale.workers, or end other programs"
-        raise PreflightError(f"{_count(wanted, 'trial')} cannot run at the same time: {why}", remedy=fits)
+        raise PreflightError(f"{counted(wanted, 'trial')} cannot run at the same time: {why}", remedy=fits)
     concurrent = min(wanted, fitting)
     rank = {"CPU": float(scale.cpus_per_worker), **({"GPU": share} if share else {})}
     return Plan(
@@ -154,17 +155,13 @@ def _too_small(scale: ScaleSettings, nodes: Sequence[Machine], *, room: int) -> 
 
 def _demand(scale: ScaleSettings) -> str:
     gpu, each = " and a GPU" if scale.gpu else "", " each" if scale.workers > 1 else ""
-    return f"{_count(scale.workers, 'worker')} with {_count(scale.cpus_per_worker, 'CPU')}{gpu}{each}"
+    return f"{counted(scale.workers, 'worker')} with {counted(scale.cpus_per_worker, 'CPU')}{gpu}{each}"
 
 
 def _supply(nodes: Sequence[Machine]) -> str:
-    there = f"{_count(sum(node.cpus for node in nodes), 'CPU')} and {_count(sum(node.gpus for node in nodes), 'GPU')}"
+    there = f"{counted(sum(node.cpus for node in nodes), 'CPU')} and {counted(sum(node.gpus for node in nodes), 'GPU')}"
     if len(nodes) == 1:
         return f"there {'is' if there.startswith('1 ') else 'are'} {there}"
     return (
-        f"the {len(nodes)} nodes have {there} in all, at most {_count(max(node.cpus for node in nodes), 'CPU')} on one"
+        f"the {len(nodes)} nodes have {there} in all, at most {counted(max(node.cpus for node in nodes), 'CPU')} on one"
     )
-
-
-def _count(number: int, unit: str) -> str:
-    return f"{number} {unit}{'' if number == 1 else 's'}"

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
-from observability.quantities import clock, duration, money
+from observability.quantities import clock, counted, duration, money
 from observability.screens import Tone
 from tune.estimate import time_left
 from tune.history import SearchHistory, TrialHistory
-from tune.texts import MetricTexts, counted, short_names, value_text, varying
+from tune.texts import MetricTexts, short_names, value_text, varying
 
 Line = tuple[str, Tone]
 

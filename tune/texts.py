@@ -92,8 +92,3 @@ def values_text(values: Mapping[str, OptionValue]) -> str:
     """The values of a trial on one line."""
     names = short_names(values)
     return ", ".join(f"{names[key]}={value_text(value)}" for key, value in values.items())
-
-
-def counted(count: int, noun: str) -> str:
-    """A number of things: `1 trial`, `16 trials`."""
-    return f"{number(count)} {noun}{'' if count == 1 else 's'}"

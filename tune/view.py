@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, TextIO
 
 from observability.event_log import Event
 from observability.objective_metrics import Metric
-from observability.quantities import duration
+from observability.quantities import counted, duration
 from observability.screens import PlainScreen, Tone
 from tune.events import SearchEnded, SearchNotice, SearchStarted, TrialAdded, TrialEnded, TrialExploited, TrialReported
 from tune.history import SearchHistory
 from tune.table import counts, progress_line, table_lines
-from tune.texts import MetricTexts, counted, value_text, values_text
+from tune.texts import MetricTexts, value_text, values_text
 
 if TYPE_CHECKING:
     from tune.live_table import LiveTable

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from observability.quantities import clock, duration, flop_rate, money, number, percent, size
+from observability.quantities import clock, counted, duration, flop_rate, money, number, percent, size
 
 
 @pytest.mark.parametrize(
@@ -71,3 +71,18 @@ def test_a_ratio_is_a_percentage(ratio: float, text: str) -> None:
 )
 def test_a_number_has_separators(value: float, text: str) -> None:
     assert number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "noun", "text"),
+    [
+        (1, "trial", "1 trial"),
+        (0, "trial", "0 trials"),
+        (16, "trial", "16 trials"),
+        (2000, "sample", "2,000 samples"),
+        (2, "micro-batch", "2 micro-batches"),
+        (2, "epoch", "2 epochs"),
+    ],
+)
+def test_a_noun_has_the_number_of_its_count(count: int, noun: str, text: str) -> None:
+    assert counted(count, noun) == text

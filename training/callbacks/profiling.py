@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from observability.profiling.window import ProfileFolder, RankSteps, StepTimes, Window
+from observability.quantities import counted
 from observability.runlog import Emit, Notice
 from training.callbacks.callback import Callback
 from training.config.schema import ProfileSettings
@@ -182,8 +183,7 @@ class Profiling(Callback):
         # Before any rank can write its part: that takes a step, whose gradients wait for this rank.
         with suppress(OSError):  # `_prepare` says what is wrong with the folder
             ProfileFolder.of_step(self._run_directory, window.first).discard()
-        ranks = f"{window.world} rank{'s' if window.world > 1 else ''}"
-        inbox.accept(asked, step=window.first, text=f"{window.title} of {ranks}")
+        inbox.accept(asked, step=window.first, text=f"{window.title} of {counted(window.world, 'rank')}")
 
     def _refuse(self, asked: Asked | None, reason: str) -> None:
         """Answer a request, on rank 0; without one, warn."""

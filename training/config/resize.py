@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
+from observability.quantities import counted
 from training.config.schema import TrainingSettings
 from training.errors import SettingsError
 
@@ -36,8 +37,8 @@ class StepDivision:
     @property
     def text(self) -> str:
         """For a report, e.g. `2 workers x 2 micro-batches of 16 samples`."""
-        parts = (_number(self.workers, "worker"), _number(self.accumulation, "micro-batch"))
-        return f"{' x '.join(parts)} of {_number(self.micro_batch, 'sample')}"
+        parts = (counted(self.workers, "worker"), counted(self.accumulation, "micro-batch"))
+        return f"{' x '.join(parts)} of {counted(self.micro_batch, 'sample')}"
 
 
 def division_of(settings: TrainingSettings) -> StepDivision:
@@ -149,8 +150,3 @@ def nearest(fitting: list[int], workers: int) -> str:
     lower = [number for number in fitting if number < workers]
     higher = [number for number in fitting if number > workers]
     return " or ".join(str(number) for number in (*lower[-1:], *higher[:1]))
-
-
-def _number(count: int, what: str) -> str:
-    plural = "es" if what.endswith("ch") else "s"
-    return f"{count} {what}{plural if count != 1 else ''}"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from observability.quantities import duration, money, number
+from observability.quantities import counted, duration, money, number
 from observability.report.facts import Row, code_rows, utc_time, value_text
 from training.config.schema import OptionValue
 from tune import texts
@@ -59,7 +59,7 @@ def headline_figures(data: SearchData) -> list[Row]:
             rows.append((f"{data.texts.find(name).title}, {data.best.id}", data.texts.text(name, value)))
     found = [data.status(trial) for trial in data.trials]
     ended = sum(trial.ended is not None for trial in data.trials)
-    rows.append((f"of {texts.counted(history.planned, 'trial')} ended", number(ended)))
+    rows.append((f"of {counted(history.planned, 'trial')} ended", number(ended)))
     rows += [(status, number(found.count(status))) for status in ("stopped", "failed") if status in found]
     rows.append(("wall time", duration(history.seconds())))
     if history.worker_seconds:
@@ -87,9 +87,7 @@ def search_rows(data: SearchData, directory: Path) -> list[Row]:
     rows += [("host", str(environment["host"]))] if environment.get("host") else []
     rows.append(("started", utc_time(history.started[0].time)))
     if len(history.started) > 1:
-        rows.append(
-            ("continued", f"{texts.counted(len(history.started) - 1, 'time')}, the last at {utc_time(start.time)}")
-        )
+        rows.append(("continued", f"{counted(len(history.started) - 1, 'time')}, the last at {utc_time(start.time)}"))
     if history.ended is not None:
         rows += [("ended", utc_time(history.ended.time)), ("reason", history.ended.reason)]
     return [*rows, *code_rows(environment), ("folder", str(directory))]

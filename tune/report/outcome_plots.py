@@ -11,13 +11,12 @@ from matplotlib.collections import LineCollection
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from observability.objective_metrics import Metric
-from observability.quantities import number
+from observability.quantities import counted, number
 from observability.report.axes import choose_scale
 from observability.report.drawing import FULL_WIDTH, HALF_WIDTH, Plot, figure_of, svg_of
 from observability.report.palette import BAD, INK, MUTED, TEST, TRAIN, VALIDATION
 from tune.history import TrialHistory
 from tune.report.data import SearchData
-from tune.texts import counted
 
 STATUS_COLOURS = {
     "done": TRAIN,

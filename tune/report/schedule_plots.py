@@ -7,13 +7,13 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.ticker import MaxNLocator
 
-from observability.quantities import number, percent
+from observability.quantities import counted, number, percent
 from observability.report.drawing import FULL_WIDTH, HALF_WIDTH, Plot, figure_of, svg_of
 from observability.report.palette import GRID, INK, TRAIN, VALIDATION
 from tune.report.data import STOPPING, SearchData
 from tune.report.outcome_plots import whole_numbers
 from tune.report.scales import Numbers, Scale, scale_of, shortened
-from tune.texts import counted, short_names
+from tune.texts import short_names
 
 _LABELLED_ROWS = 40
 _ARROWS = 150
