@@ -93,6 +93,9 @@ class RayCluster:
             _require_auth_token()
         import ray  # noqa: PLC0415 - reads the environment on import
 
+        from training.launch.ray_messages import leave_out_lost_workers  # noqa: PLC0415 - imports Ray
+
+        leave_out_lost_workers()
         importing = threading.Thread(target=import_module, args=(imports,), name="import", daemon=True)
         importing.start()
         _TRAIN_LOG.setLevel(logging.WARNING)

@@ -123,10 +123,11 @@ def test_a_rank_killed_under_ray_is_replaced_and_nothing_is_lost(
 
 
 def test_a_ray_worker_that_is_killed_is_replaced_with_its_group_and_ray_says_which(
-    tmp_path: Path, ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     chosen = settings("orphaned", tmp_path, launcher="ray")
     supervise_on(ray_cluster, chosen, tmp_path, monkeypatch)
+    assert "raylet" not in "".join(capfd.readouterr()), "a message of Ray's own"
     assert_recovered(tmp_path, "rank 1 died without reporting an error, in step 13", may_have_stack=True)
     case = case_of(RunDirectory(tmp_path / "runs" / "run"))
     # Ray says which process died; it had forgotten it once its cluster is gone.

@@ -11,7 +11,7 @@ from typing import Any, get_args
 import pytest
 import ray
 from ray import _raylet
-from ray._private import ray_constants, services
+from ray._private import ray_constants, services, worker
 from ray._private import state as ray_state
 from ray._private.node import Node
 from ray._private.parameter import RayParams
@@ -25,7 +25,7 @@ from ray.train.v2._internal.execution.worker_group.worker import RayTrainWorker
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from tests.training.runs import small_settings
-from training.launch import ray_cluster, ray_facts, ray_node, ray_trainer
+from training.launch import ray_cluster, ray_facts, ray_messages, ray_node, ray_trainer
 from training.launch.loop_gate import LoopGate
 from training.launch.ray_node import LocalNode
 
@@ -207,6 +207,13 @@ def test_the_raylet_knows_the_settings_that_we_set() -> None:
     compiled = [name for name in names if name.islower()]
     assert len(compiled) == 6
     assert all(name.encode() in raylet for name in compiled)
+
+
+def test_ray_prints_the_death_of_a_worker_with_a_function_that_we_replace() -> None:
+    assert "            print_to_stdstream(" in inspect.getsource(worker.listen_error_messages)
+    assert parameters(ray_messages._print) == parameters(ray_messages._print_others)
+    raylet = (Path(ray.__file__).parent / "core/src/ray/raylet/raylet").read_bytes()
+    assert ray_messages._WORKER_DIED.encode() in raylet
 
 
 def test_the_environment_of_a_worker_names_its_raylet() -> None:
