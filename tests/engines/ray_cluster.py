@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -48,6 +51,27 @@ class RayCluster:
         """
         folder.mkdir(parents=True, exist_ok=True)
         return self.launch(RankTask(settings=settings, run_directory=folder, attempt=0), on_phase=lambda _: None)
+
+
+def run_program(module: str, *arguments: str, metrics_interval: int) -> str:
+    """Run a module that starts Ray in a folder, its first argument, to its end; returns its output.
+
+    Args:
+        module: to run as `python -m`.
+        arguments: after the folder.
+        metrics_interval: milliseconds between two reports of metrics to Ray's agent.
+    """
+    environment = {
+        **os.environ,
+        "RAY_raylet_start_wait_time_s": "120",  # 30 by default, which a busy machine exceeds
+        "RAY_metrics_report_interval_ms": str(metrics_interval),
+    }
+    with short_folder() as folder:
+        program = [sys.executable, "-m", module, str(folder), *arguments]
+        ended = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    assert ended.returncode == 0, ended.stderr
+    ran("Ray cluster")
+    return ended.stdout
 
 
 @contextmanager

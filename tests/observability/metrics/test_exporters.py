@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -21,8 +18,7 @@ from observability.metrics.recorder import MetricsAddressError
 from platform_charts.images.job_progress import figures, searches
 from tests.distribution import RAY
 from tests.engines import prometheus
-from tests.engines.ray_cluster import short_folder
-from tests.engines.report_table import ran
+from tests.engines.ray_cluster import run_program
 from tests.observability.metrics.exported import families, record_everything
 
 pytestmark = pytest.mark.monitoring
@@ -72,16 +68,7 @@ def test_prometheus_scrapes_every_metric_with_its_type(recorder: PrometheusRecor
 
 @pytest.mark.xdist_group(RAY)
 def test_rays_metrics_agent_exports_the_same_names(tmp_path: Path) -> None:
-    with short_folder() as folder:
-        program = [sys.executable, "-m", "tests.observability.metrics.record_into_ray", str(folder), str(tmp_path)]
-        environment = {
-            **os.environ,
-            "RAY_raylet_start_wait_time_s": "120",  # 30 by default, which a busy machine exceeds
-            "RAY_metrics_report_interval_ms": "1000",
-        }
-        ended = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=240, check=False)
-    assert ended.returncode == 0, ended.stderr
-    ran("Ray cluster")
+    run_program("tests.observability.metrics.record_into_ray", str(tmp_path), metrics_interval=1000)
     ours, later, closed = (_ours(tmp_path / name) for name in ("first.txt", "later.txt", "closed.txt"))
     parsed = {(f"{family.name}_total" if family.type == "counter" else family.name): family.type for family in ours}
     assert parsed == {f"ray_{spec.name}": spec.kind for spec in INVENTORY if spec.name not in _NOT_EXPORTED_BY_RAY}

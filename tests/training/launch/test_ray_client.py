@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -12,25 +10,15 @@ from types import SimpleNamespace
 import pytest
 
 from tests.distribution import RAY
-from tests.engines.ray_cluster import short_folder
-from tests.engines.report_table import ran
+from tests.engines.ray_cluster import run_program
 from tests.training.launch.leave_ray import SERIES
 from training.launch import ray_client
 
 
 @pytest.mark.xdist_group(RAY)
 def test_the_last_metrics_of_a_rank_reach_the_agent_when_it_leaves() -> None:
-    environment = {
-        **os.environ,
-        "RAY_raylet_start_wait_time_s": "120",  # 30 by default, which a busy machine exceeds
-        "RAY_metrics_report_interval_ms": "60000",  # so that only the end of the connection can send anything
-    }
-    with short_folder() as folder:
-        program = [sys.executable, "-m", "tests.training.launch.leave_ray", str(folder)]
-        ended = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=240, check=False)
-    assert ended.returncode == 0, ended.stderr
-    ran("Ray cluster")
-    assert SERIES in ended.stdout, ended.stderr
+    # A minute, so that only the end of the connection can send anything.
+    assert SERIES in run_program("tests.training.launch.leave_ray", metrics_interval=60_000)
 
 
 def _raises() -> None:
