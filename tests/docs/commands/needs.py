@@ -70,7 +70,7 @@ _CLUSTER = {
     "tunnel",
     "unschedule",
 }
-_ON_CLUSTER = {"jobs", "logs", "notebook", "postmortem", "profile", "resume", "run", "stop", "train", "tune"}
+_ON_CLUSTER = {"jobs", "logs", "notebook", "postmortem", "profile", "resize", "resume", "run", "stop", "train", "tune"}
 _OF_RUN = {
     "logs",
     "monitor",

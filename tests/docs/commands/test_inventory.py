@@ -107,6 +107,8 @@ def test_every_reason_is_used() -> None:
         ("make train DATA=/data/photos", {"files"}),
         ("make train CODE=../my-project", {"files"}),
         ("make resume", {"run"}),
+        ("make resize WORKERS=4", {"run"}),
+        ("make resize ENV=dev JOB=first WORKERS=4", {"cluster"}),
         ("make cost ENV=dev", set()),
         ("make cost ENV=dev JOB=first", {"cluster"}),
         ("make job ENV=dev OUTPUTS=outputs.json", set()),
