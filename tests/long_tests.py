@@ -1,6 +1,7 @@
 """Leaves out long tests, so that the whole suite stays short enough to run before every commit.
 
-A long test is marked `long`. It repeats what a shorter one proves: with more kills, on more hosts, with another launcher or scheduler.
+A long test is marked `long`. It repeats what a shorter one proves, with more kills, on more hosts, with another launcher or scheduler;
+or it puts together what shorter ones prove in parts, as a run on machines that Ray's launcher has started.
 
     make test              without them
     make test LONG=1       with all of them
@@ -55,7 +56,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Describe the marker."""
     config.addinivalue_line(
-        "markers", "long(apart=False): repeats what a shorter test proves, and takes long; see tests/long_tests.py"
+        "markers", "long(apart=False): repeats or puts together what shorter tests prove, and takes long; see tests/long_tests.py"
     )
 
 

@@ -90,6 +90,7 @@ def test_any_number_of_ranks_reports_the_metrics_of_the_exported_weights(tmp_pat
     assert reported(tmp_path / "run") == measured(tmp_path / "run", run)
 
 
+@pytest.mark.long
 def test_ranks_under_torchrun_report_the_metrics_of_the_exported_weights(tmp_path: Path) -> None:
     run = settings("simple_cnn", 2)
     run_under_torchrun(run, tmp_path / "run")

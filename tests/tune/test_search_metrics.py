@@ -67,6 +67,7 @@ def test_a_best_trial_that_failed_is_not_exported(recorder: PrometheusRecorder) 
     assert math.isnan(values(recorder.url)['rtp_search_best{metric="validation_accuracy"}'])
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group(RAY)
 def test_a_driver_serves_its_metrics_while_its_trials_serve_theirs(tmp_path: Path) -> None:
     """The port that is set is the driver's: concurrent trials cannot share it."""

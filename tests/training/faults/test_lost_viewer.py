@@ -39,7 +39,9 @@ def test_a_run_whose_output_nobody_reads_trains_to_its_end_and_is_delivered(tmp_
     assert state.status == "FINISHED"
 
 
-@pytest.mark.parametrize("launcher", ["plain", pytest.param("ray", marks=pytest.mark.xdist_group(RAY))])
+@pytest.mark.parametrize(
+    "launcher", ["plain", pytest.param("ray", marks=[pytest.mark.xdist_group(RAY), pytest.mark.long])]
+)
 def test_a_closed_terminal_commits_a_checkpoint_and_stops_the_run(tmp_path: Path, launcher: str) -> None:
     chosen = small_settings(
         loop={"epochs": 200}, schedule={"name": "constant"}, scale={"launcher": launcher, "workers": 1}

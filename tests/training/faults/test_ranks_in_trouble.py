@@ -137,6 +137,7 @@ def test_a_ray_worker_that_is_killed_is_replaced_with_its_group_and_ray_says_whi
     assert any(fact.what.startswith("node 127.0.0.1") and fact.state == "ALIVE" for fact in case.ray)
 
 
+@pytest.mark.long
 def test_without_restarts_the_killed_rank_is_named_with_a_remedy(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -150,6 +151,7 @@ def test_without_restarts_the_killed_rank_is_named_with_a_remedy(
     assert (cause.kind, cause.sentence) == ("killed", "rank 1 was killed by SIGKILL, in step 13")
 
 
+@pytest.mark.long
 def test_a_rank_that_hangs_under_torchrun_is_named_with_the_timeout_its_step_its_place_and_who_waits(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

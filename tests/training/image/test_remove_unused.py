@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from importlib.metadata import distributions
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,9 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if re.sub(r"[-_.]+", "-", one.metadata["Name"]).lower() in locked:
             for file in one.files or ():
                 link(installed / file, folder / SITE / file)
+                if file.suffix == ".py":  # compiling torch again takes half a minute
+                    compiled = Path(cache_from_source(str(installed / file)))
+                    link(compiled, folder / SITE / compiled.relative_to(installed))
     (folder / "bin").mkdir(exist_ok=True)
     (folder / "bin/python").symlink_to(Path(sys.executable).resolve())
     shutil.copy(Path(sys.prefix) / "pyvenv.cfg", folder)

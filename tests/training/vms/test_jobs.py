@@ -24,6 +24,8 @@ from tests.training.vms.clusters import own_cluster
 from training.vms import own
 from training.vms.place import METADATA_KEY
 
+pytestmark = pytest.mark.long
+
 _RAY = Path(sys.executable).with_name("ray")
 _UP_SECONDS = 300.0
 _QUICK = ("--num-workers", "2", "--epochs", "1")
@@ -122,7 +124,6 @@ def test_a_run_trains_on_the_worker_and_its_status_is_the_command_s(machines: La
     assert "test accuracy" in again.stdout
 
 
-@pytest.mark.long
 def test_a_refused_run_has_the_driver_s_status(machines: Lab) -> None:
     data = ("--dataset", "image_folder", "--data-path", "/nonexistent", "--model", "resnet18")
     refused = machines.command("train", *_QUICK, "--name", "refused", *data)
@@ -131,7 +132,6 @@ def test_a_refused_run_has_the_driver_s_status(machines: Lab) -> None:
     assert "the driver exited with code 3" in refused.stdout
 
 
-@pytest.mark.long
 def test_ctrl_c_leaves_a_job_running_which_another_command_stops(machines: Lab) -> None:
     _leave_running(machines, "left", "--epochs", "500")
     stopped = machines.command("stop", "left")
@@ -141,7 +141,6 @@ def test_ctrl_c_leaves_a_job_running_which_another_command_stops(machines: Lab) 
     assert "stopped" in next(line for line in listed.splitlines() if line.startswith("left "))
 
 
-@pytest.mark.long
 def test_a_job_can_be_followed_while_it_is_stopped_and_its_run_resumed(machines: Lab) -> None:
     _leave_running(machines, "long", "--epochs", "500")
     twice = machines.command("train", *_QUICK, "--name", "long")
@@ -163,7 +162,6 @@ def test_a_job_can_be_followed_while_it_is_stopped_and_its_run_resumed(machines:
     assert first == 0 < second, "resumed from the checkpoint of the stop"
 
 
-@pytest.mark.long
 def test_a_run_that_does_not_exist_is_not_resumed(machines: Lab) -> None:
     refused = machines.command("resume", "nowhere")
     assert refused.returncode == 2, refused.stdout + refused.stderr

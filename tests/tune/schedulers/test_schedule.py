@@ -47,6 +47,7 @@ def fixed(rate: float) -> float:
     return -math.log10(reduce(after_epoch, repeat(rate, EPOCHS), 1.0))
 
 
+@pytest.mark.long
 def test_a_population_beats_every_fixed_learning_rate(tmp_path: Path) -> None:
     scheduler = {"name": "pbt", "every_epochs": 1, "quantile": 0.5, "resample": 0, "factors": [0.5, 1.5]}
     settings = search_settings(scheduler, {RATE: {"log_uniform": [1e-3, 1.0]}}, trials=4)
