@@ -56,7 +56,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Describe the marker."""
     config.addinivalue_line(
-        "markers", "long(apart=False): repeats or puts together what shorter tests prove, and takes long; see tests/long_tests.py"
+        "markers",
+        "long(apart=False): repeats or puts together what shorter tests prove, and takes long; see tests/long_tests.py",
     )
 
 

@@ -90,6 +90,7 @@ def test_an_invalid_name_is_refused_before_submission(name: str, environment: En
         environment.cluster.create({**pod, "spec": {"ports": [{"port": 1}]}})
 
 
+@pytest.mark.long
 @in_prod
 def test_two_hundred_jobs_are_rendered_and_submitted(
     environment: Environment, capsys: pytest.CaptureFixture[str]

@@ -37,8 +37,8 @@ def tune(folder: Path, *arguments: str) -> Answer:
         (("--set", "search.stop.dollars=3"), 2, ("dollars=3", "set search.stop.dollars_per_worker_hour")),
         (("--config", "digits", "--config", "simple_cnn"), 2, ("simple_cnn",)),
         (("--launcher", "torchrun"), 2, ("scale.launcher=torchrun", "ray")),
-        (("--set", "scale.cpus_per_worker=4096"), 3, ("a trial never fits", "4096 CPUs")),
-        (("--set", "search.concurrency=4096", "--set", "search.trials=4096"), 3, ("4096 trials", "fits")),
+        (("--set", "scale.cpus_per_worker=4096"), 3, ("a trial never fits", "4,096 CPUs")),
+        (("--set", "search.concurrency=4096", "--set", "search.trials=4096"), 3, ("4,096 trials", "fits")),
         (("--dataset", "cifar10", "--data-path", "/nowhere"), 3, ("/nowhere",)),
     ],
 )

@@ -36,7 +36,7 @@ def command(root: Path, *overrides: str) -> list[str]:
         (
             "scale.cpus_per_worker=4096",
             ExitStatus.REFUSED,
-            "a trial never fits: it needs 1 worker with 4096 CPUs",
+            "a trial never fits: it needs 1 worker with 4,096 CPUs",
             f"--set scale.workers=1 --set scale.cpus_per_worker={len(os.sched_getaffinity(0))} fits",
         ),
         (

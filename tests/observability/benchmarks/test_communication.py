@@ -181,6 +181,7 @@ def test_the_announced_duration_grows_with_rounds_and_with_bytes_over_the_rate()
     assert thrice > 2 * once - 12 > once
 
 
+@pytest.mark.long
 def test_two_hosts_count_what_was_computed_and_half_of_it_under_bf16(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -178,6 +178,7 @@ def _final_losses(place: RankPlace) -> dict[str, list[float]]:
     return found
 
 
+@pytest.mark.long
 def test_the_loss_of_three_seeds_is_near_that_of_whole_gradients() -> None:
     """fp16 and bf16 end within 5 % of it. PowerSGD of rank 2, and ranks that train alone, come 90 % of the way from a guess."""
     ranks = on_ranks(2, _final_losses)

@@ -166,6 +166,7 @@ def test_a_rank_that_hangs_under_torchrun_is_named_with_the_timeout_its_step_its
     assert first_cause(case_of(RunDirectory(tmp_path / "runs" / "run"))).kind == "hang"
 
 
+@pytest.mark.long
 def test_a_rank_that_exits_with_0_under_torchrun_fails_the_run_at_once(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

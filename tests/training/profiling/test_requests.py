@@ -120,6 +120,7 @@ def test_a_profile_that_is_made_again_is_complete_when_all_ranks_have_written_th
     assert profile.is_complete()
 
 
+@pytest.mark.long
 def test_the_driver_of_a_run_that_goes_on_prints_the_verdict_on_all_ranks(tmp_path: Path, mount: Path) -> None:
     endless = small_settings(
         loop={"epochs": 100_000}, checkpoint={"every_steps": 100_000}, scale={"launcher": "torchrun", "workers": 2}

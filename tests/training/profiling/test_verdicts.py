@@ -103,6 +103,7 @@ def test_large_checkpoints_after_every_step_are_checkpoint_bound(tmp_path: Path)
     assert "checkpoint.every_steps" in found.verdict.advice
 
 
+@pytest.mark.long
 def test_large_gradients_through_a_slow_network_are_communication_bound(tmp_path: Path) -> None:
     settings = small_settings(
         model={"name": "mlp", "options": {"hidden": [512, 512]}},

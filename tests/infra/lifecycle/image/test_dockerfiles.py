@@ -241,6 +241,7 @@ def test_an_installer_with_a_wrong_hash_is_refused_before_it_is_unpacked(tmp_pat
     assert not target.exists()
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group(RAY)
 def test_the_trainer_images_files_train_and_search(tmp_path: Path) -> None:
     code = context("trainer", tmp_path / "code")

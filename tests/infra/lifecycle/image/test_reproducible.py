@@ -68,7 +68,9 @@ def small_build(folder: Path, image: ImageName, *, base: str) -> Build:
     return replace(build, target=FINAL[image], arguments=arguments, dockerfile=dockerfile)
 
 
-@pytest.mark.parametrize("image", IMAGES)
+@pytest.mark.parametrize(
+    "image", [pytest.param(one, marks=[pytest.mark.long] if one == "trainer" else []) for one in IMAGES]
+)
 def test_two_checkouts_give_the_same_image(image: ImageName, builder: ImageBuilder, tmp_path: Path) -> None:
     one = small_build(clone(tmp_path / "one", image, umask=0o022, message="one"), image, base=builder.base)
     other = small_build(clone(tmp_path / "other", image, umask=0o077, message="other"), image, base=builder.base)
