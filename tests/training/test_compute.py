@@ -78,7 +78,6 @@ def _trained(folder: Path, steps: int, *, mode: str = "default", ranks: int = 2)
     return on_ranks(ranks, _train, folder=str(folder), steps=steps, mode=mode)[0]
 
 
-@pytest.mark.long
 def test_compiled_steps_train_the_same_weights_and_resume_bit_for_bit(tmp_path: Path) -> None:
     """The last step of the epoch, number 21, has a short batch, which is compiled too."""
     if preflight.find_compiler() is None:

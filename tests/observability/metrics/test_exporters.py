@@ -66,7 +66,6 @@ def test_prometheus_scrapes_every_metric_with_its_type(recorder: PrometheusRecor
     assert 0.001 < float(stalls[0]["value"][1]) < 0.005
 
 
-@pytest.mark.long
 @pytest.mark.xdist_group(RAY)
 def test_rays_metrics_agent_exports_the_same_names(tmp_path: Path) -> None:
     run_program("tests.observability.metrics.record_into_ray", str(tmp_path), metrics_interval=1000)

@@ -128,7 +128,6 @@ def test_a_ray_run_resumes_with_what_it_has_kept(short_path: Path, tmp_path: Pat
     assert weights(run) == uninterrupted(chosen, tmp_path / "reference")
 
 
-@pytest.mark.long
 def test_two_drivers_of_one_run_share_its_code(tmp_path: Path) -> None:
     rendezvous = f"127.0.0.1:{free_port()}"
     code = write(tmp_path / "mine", OWN)
@@ -230,7 +229,6 @@ def test_the_name_of_a_run_is_enough_to_train_it_on(root: Path) -> None:
     assert select(read_all(root / "runs" / "run"), TrainingStarted)[-1].start_step == 60
 
 
-@pytest.mark.long
 def test_a_run_without_code_gains_some(root: Path, tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "runs" / "plain")
     configured = settings(

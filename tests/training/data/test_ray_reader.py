@@ -42,12 +42,11 @@ def settings(launcher: str, *, max_steps: int | None = None, workers: int) -> Tr
     )
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "workers",
     [
         pytest.param(2, id="2 ranks, tasks on CPUs that are free"),
-        pytest.param(4, id="4 ranks, tasks beside them"),
+        pytest.param(4, id="4 ranks, tasks beside them", marks=pytest.mark.long),
     ],
 )
 def test_a_run_that_ray_data_reads_equals_one_with_loaders_although_it_stops_within_an_epoch(

@@ -66,7 +66,6 @@ def test_a_checkpoint_that_does_not_fit_ends_the_run_with_needed_and_free_bytes(
     assert_resumes(disk, uninterrupted)
 
 
-@pytest.mark.long
 def test_a_log_without_space_ends_the_run_with_a_remedy(disk: Path, uninterrupted: str) -> None:
     ended = train_until_full(disk, leaving=0)
     assert ended.status == 1

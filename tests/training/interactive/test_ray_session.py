@@ -237,7 +237,6 @@ def test_the_dashboard_at_the_local_port_of_open_needs_no_token_and_streams_logs
         assert ask(f"{origin}/api/jobs/", Cookie=cookie).status == 401, "the token is needed"
 
 
-@pytest.mark.long
 def test_the_commands_that_forward_prints_submit_a_job_and_need_the_token(head: Head, tmp_path: Path) -> None:
     for name in ("forwards", "work"):
         (tmp_path / name).mkdir()

@@ -210,7 +210,6 @@ def test_sigterm_reaches_every_node_whose_command_saves(machines: Machines, tmp_
     assert {file.name for file in (tmp_path / "job").glob("saved-*")} == {"saved-0", "saved-1"}
 
 
-@pytest.mark.long
 def test_the_drain_of_the_head_reaches_every_node_too(machines: Machines, tmp_path: Path) -> None:
     """Its preStop hook writes the file `stop` (platform_charts/jobs/drain.py)."""
     with driving(machines, tmp_path, "python saves.py") as driver:
@@ -243,7 +242,6 @@ def test_nodes_that_the_cluster_does_not_have_are_refused_with_those_that_it_has
     assert "the cluster does not have 5 nodes with 1 CPUs and 0 GPUs each" in refused.out
 
 
-@pytest.mark.long
 def test_a_drained_node_lets_every_node_save_and_fails_the_job(machines: Machines, tmp_path: Path) -> None:
     """Its preStop hook announces the end of the node (platform_charts/jobs/drain.py)."""
     with driving(machines, tmp_path, "python saves.py") as driver:

@@ -101,7 +101,7 @@ def in_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("in_a_process")
-@pytest.mark.parametrize("head", [EXPORTABLE, pytest.param(BRANCHING, marks=pytest.mark.long)])
+@pytest.mark.parametrize("head", [EXPORTABLE, BRANCHING])
 def test_a_model_of_one_s_own_is_registered_and_loads_without_the_code(tmp_path: Path, uri: str, head: str) -> None:
     code = project(tmp_path / "mine", head)
     run = recorded(tmp_path / "runs", uri, code)

@@ -18,7 +18,7 @@ from training.tracking.ui import serve_ui
 SERVE = "from training.tracking.ui import serve_ui; serve_ui()"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGHUP, marks=pytest.mark.long)])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_the_ui_is_served_until_ctrl_c_or_the_terminal_is_closed(tmp_path: Path, number: signal.Signals) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     command = [sys.executable, "-c", SERVE]

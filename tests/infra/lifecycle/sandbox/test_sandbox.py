@@ -105,13 +105,12 @@ def test_stopping_without_a_sandbox_does_nothing(folder: Path, capsys: pytest.Ca
     assert not folder.exists()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("moment", "number"),
     [
-        ("while it starts", signal.SIGINT),
+        pytest.param("while it starts", signal.SIGINT, marks=pytest.mark.long),
         ("while it is filled", signal.SIGINT),
-        ("while it is filled", signal.SIGTERM),
+        pytest.param("while it is filled", signal.SIGTERM, marks=pytest.mark.long),
     ],
 )
 def test_an_interrupted_start_says_that_it_stops_and_leaves_nothing(
