@@ -34,6 +34,13 @@ _SILENT_LOG_SECONDS = 60.0
 
 _POLL_SECONDS = 0.05
 
+_QUOTA_PAUSES = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
+"""Seconds between tries of a write that the API server rejects because a ResourceQuota of the namespace has just changed.
+
+The server charges the quota before it admits an object, and gives up after three conflicts with others who charge or
+recount it, as when several jobs of a team start or end at once. Nothing was written then.
+"""
+
 _NO_FILE = Path(os.devnull, "discovery.json")
 """Not a writable path, so the dynamic client caches discovery in memory only."""
 
@@ -267,7 +274,17 @@ class KubernetesApi:
             time.sleep(_POLL_SECONDS)
         return found
 
-    def _call(
+    def _call(self, verb: str, manifest: Mapping[str, Any], **options: Any) -> Manifest:  # noqa: ANN401 - see _call_once
+        for pause in _QUOTA_PAUSES:
+            try:
+                return self._call_once(verb, manifest, **options)
+            except ApiError as error:
+                if not error.is_quota_conflict:
+                    raise
+            time.sleep(pause)
+        return self._call_once(verb, manifest, **options)
+
+    def _call_once(
         self,
         verb: str,
         manifest: Mapping[str, Any],

@@ -50,6 +50,11 @@ class ApiError(RefusedError):
         """Whether a retry may succeed: too many requests, or a server that is starting."""
         return self.code in {429, 500, 502, 503, 504}
 
+    @property
+    def is_quota_conflict(self) -> bool:
+        """Whether a ResourceQuota changed while the API server charged it; the request itself was neither bad nor carried out."""
+        return self.code == 409 and bool(_QUOTA_CONFLICT.search(self.args[0]))
+
 
 class ConnectionLostError(RefusedError):
     """The API server did not answer, or the connection broke."""
@@ -67,7 +72,13 @@ def _remedy(message: str, code: int) -> str:
     return next(by_message, _BY_CODE.get(code, ""))
 
 
+_QUOTA_CONFLICT = re.compile(r"Operation cannot be fulfilled on resourcequotas ")
+
 _BY_MESSAGE = (
+    (
+        _QUOTA_CONFLICT,
+        "other jobs of the team start or end at the same time: try again in a minute",
+    ),
     (
         re.compile(r"exceeded quota: .*(count/rayjobs\.ray\.io|configmaps)"),
         "finished and stopped jobs count until deleted: kubectl delete rayjob NAME; a lower --keep-days deletes them sooner",

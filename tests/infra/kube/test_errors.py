@@ -16,6 +16,7 @@ JOBS = (
     'rayjobs.ray.io "digits" is forbidden: exceeded quota: jobs, requested: count/rayjobs.ray.io=1, '
     "used: count/rayjobs.ray.io=9, limited: count/rayjobs.ray.io=9"
 )
+CONFLICT = 'Operation cannot be fulfilled on resourcequotas "team": the object has been modified'
 FORBIDDEN = (
     'rayjobs.ray.io is forbidden: User "jane" cannot create resource "rayjobs" in API group "ray.io" '
     'in the namespace "research"'
@@ -28,6 +29,7 @@ FORBIDDEN = (
         (403, QUOTA, "stop a job"),
         (403, JOBS, "kubectl delete rayjob NAME"),
         (403, FORBIDDEN, "role of the team"),
+        (409, CONFLICT, "other jobs of the team"),
         (400, 'admission webhook "mrayjob.kb.io" denied the request: spec.clusterSelector: must not be set', ""),
         (500, 'Internal error occurred: failed calling webhook "mrayjob.kb.io": connection refused', "try again"),
         (404, 'namespaces "research" not found', "creates the teams' namespaces"),

@@ -1,0 +1,78 @@
+"""Writes to a namespace whose quota others change at the same time, on a real API server."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from infra.kube import api as module
+from infra.kube.api import KubernetesApi
+from infra.kube.errors import ApiError
+from infra.lifecycle.sandbox.control_plane import ControlPlane
+from infra.spec.manifest import Manifest
+from tests.engines.kubernetes import Cluster
+
+NAMESPACE = "contended"
+QUOTA: Manifest = {
+    "apiVersion": "v1",
+    "kind": "ResourceQuota",
+    "metadata": {"name": "team", "namespace": NAMESPACE},
+    "spec": {"hard": {"count/configmaps": "100"}},
+}
+WRITERS = 6
+"""Threads that change the quota: with as many, 58 of 60 writes of others conflicted."""
+
+OBJECTS = 10
+
+
+def config_map(number: int) -> Manifest:
+    """A new object: only one of these is charged to the quota, not a change."""
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"map-{number}", "namespace": NAMESPACE}}
+
+
+@pytest.fixture
+def stop_changes(kubernetes_api: Cluster, control_plane: ControlPlane) -> Iterator[Callable[[], None]]:
+    """The quota's object changes all the time, until this function is called."""
+    has_ended = threading.Event()
+
+    def change() -> None:
+        api = KubernetesApi(control_plane.client())
+        count = 0
+        while not has_ended.is_set():
+            api.patch(QUOTA, {"metadata": {"annotations": {"changed": str(count := count + 1)}}})
+
+    with kubernetes_api.namespace(NAMESPACE):
+        kubernetes_api.apply(QUOTA)
+        kubernetes_api.await_(QUOTA, lambda quota: "used" in quota.get("status", {}), what="counted")
+        threads = [threading.Thread(target=change) for _ in range(WRITERS)]
+        for thread in threads:
+            thread.start()
+        try:
+            yield has_ended.set
+        finally:
+            has_ended.set()
+            for thread in threads:
+                thread.join()
+
+
+def test_a_write_that_conflicts_with_a_change_of_the_quota_is_repeated(
+    stop_changes: Callable[[], None], kubernetes_api: Cluster
+) -> None:
+    timer = threading.Timer(1, stop_changes)
+    timer.start()
+    written = [kubernetes_api.create(config_map(number)) for number in range(OBJECTS)]
+    timer.join()
+    assert len({one["metadata"]["uid"] for one in written}) == OBJECTS
+
+
+def test_conflicts_that_do_not_end_are_reported_with_a_remedy(
+    stop_changes: Callable[[], None], kubernetes_api: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_QUOTA_PAUSES", (0.01,))
+    with pytest.raises(ApiError, match=r"answers 409: .* resourcequotas \"team\"") as raised:
+        for number in range(OBJECTS):
+            kubernetes_api.create(config_map(number))
+    stop_changes()
+    assert "try again" in raised.value.remedy
