@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
@@ -22,6 +23,9 @@ pytest_plugins = (
     "tests.long_tests",
     "tests.end_of_run",
 )
+
+# What is made until the tests are collected stays, and the collector would look at it again and again: a quarter of the time.
+gc.disable()
 
 # The duration of an example depends on the machine, not on the code.
 settings.register_profile("no-deadline", deadline=None)
@@ -48,6 +52,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the choice of tests that take too long for every run."""
     parser.addoption("--on-nodes", action="store_true", help="run jobs on real nodes of a sandbox: make test-cluster")
     parser.addoption("--sandbox", metavar="FOLDER", help="with --on-nodes, a sandbox that runs; default: a new one")
+
+
+def pytest_collection_finish() -> None:
+    """Let the collector look at what tests make, and at nothing older."""
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_sessionfinish() -> None:
+    """Let the collector look at everything again: some extension modules report what is left at the end of the process."""
+    gc.unfreeze()
 
 
 def pytest_unconfigure() -> None:

@@ -16,6 +16,7 @@ from observability.runlog import Notice, Phase
 from training import failures
 from training.allocator import configure_allocator
 from training.code.import_path import use_code
+from training.launch.quick_import import collector_off
 from training.launch.task import Outcome, RankPlace, RankTask
 from training.logs import configure
 from training.reporting import Reporter, reporting
@@ -81,7 +82,8 @@ def _run(
         if warning := configure_allocator(task.settings.compute.allocator):
             reporter.emit(Notice(level="warning", message=warning))
         # Imported here, so that the import is reported as a phase.
-        from training.session import Session  # noqa: PLC0415
+        with collector_off():
+            from training.session import Session  # noqa: PLC0415
 
         stop = task.run_directory / "stop"
         # The ranks agree by vote (`training.step_reducer`), so one rank checks the file.

@@ -21,15 +21,17 @@ QUOTA: Manifest = {
     "metadata": {"name": "team", "namespace": NAMESPACE},
     "spec": {"hard": {"count/configmaps": "100"}},
 }
+CONFIG_MAP: Manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": NAMESPACE}}
 WRITERS = 6
 """Threads that change the quota: with as many, 58 of 60 writes of others conflicted."""
 
 OBJECTS = 10
 
 
-def config_map(number: int) -> Manifest:
-    """A new object: only one of these is charged to the quota, not a change."""
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"map-{number}", "namespace": NAMESPACE}}
+def create_all(api: KubernetesApi) -> list[Manifest]:
+    """Create objects, because the quota is charged for a new object only."""
+    objects = [{**CONFIG_MAP, "metadata": {**CONFIG_MAP["metadata"], "name": f"map-{n}"}} for n in range(OBJECTS)]
+    return [api.create(one) for one in objects]
 
 
 @pytest.fixture
@@ -62,7 +64,7 @@ def test_a_write_that_conflicts_with_a_change_of_the_quota_is_repeated(
 ) -> None:
     timer = threading.Timer(1, stop_changes)
     timer.start()
-    written = [kubernetes_api.create(config_map(number)) for number in range(OBJECTS)]
+    written = create_all(kubernetes_api)
     timer.join()
     assert len({one["metadata"]["uid"] for one in written}) == OBJECTS
 
@@ -72,7 +74,6 @@ def test_conflicts_that_do_not_end_are_reported_with_a_remedy(
 ) -> None:
     monkeypatch.setattr(module, "_QUOTA_PAUSES", (0.01,))
     with pytest.raises(ApiError, match=r"answers 409: .* resourcequotas \"team\"") as raised:
-        for number in range(OBJECTS):
-            kubernetes_api.create(config_map(number))
+        create_all(kubernetes_api)
     stop_changes()
     assert "try again" in raised.value.remedy

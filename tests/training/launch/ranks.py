@@ -32,7 +32,7 @@ def on_ranks(
     """
     processes = multiprocessing.get_context("forkserver")
     # Import once what every rank needs: it takes seconds. torch imports torch._dynamo with the first optimizer.
-    processes.set_forkserver_preload(["training.session", "torch._dynamo"])
+    processes.set_forkserver_preload(["training.launch.agent.preloaded"])
     ranks: list[BaseProcess] = []
     answers: list[Connection] = []
     port = free_port()

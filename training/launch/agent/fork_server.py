@@ -18,8 +18,7 @@ from pathlib import Path
 
 from training.launch.agent.resident import serve_attempts
 
-_PRELOADED = ["training.launch.agent.resident", "training.session", "torch._dynamo"]
-"""The last is imported by torch with the first optimizer."""
+_PRELOADED = ["training.launch.agent.resident", "training.launch.agent.preloaded"]
 
 
 @dataclass(eq=False, kw_only=True)

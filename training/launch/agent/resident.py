@@ -79,8 +79,6 @@ def serve_attempts(agent: Connection, memory: Path) -> None:
     threading.Thread(target=_listen, args=(agent, orders, is_leaving), name="agent", daemon=True).start()
     from training.checkpoint.memory import RankMemory  # noqa: PLC0415 - imports torch, which the agent does not need
 
-    # What was imported before the fork: a collection would only look through it, and copy its pages.
-    gc.freeze()
     kept = RankMemory(memory)
     while True:
         order = orders.get()
