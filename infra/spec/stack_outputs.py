@@ -12,6 +12,7 @@ from typing import Any
 from infra.spec.errors import PlatformError, RefusedError, SettingsError
 from infra.spec.outputs import StackOutputs, read_outputs
 from infra.spec.release_rules import ROOT
+from infra.spec.section import nearest
 
 _NO_STACK = "no stack named"
 """Pulumi's message for a stack that does not exist (pulumi, cmd/stack, `requireStack`)."""
@@ -59,11 +60,19 @@ def ask_pulumi(environment: str, *command: str) -> str:
     if answer.returncode != 0:
         name = " ".join(word for word in command if not word.startswith("-"))
         if _NO_STACK in answer.stderr:
-            raise NoStackError(
-                f"pulumi {name}: {answer.stderr.strip()}", remedy=f"bring it up: `make up ENV={environment}`"
-            )
+            raise NoStackError(f"pulumi {name}: {answer.stderr.strip()}", remedy=_remedy_without_stack(environment))
         raise PlatformError(f"pulumi {name}: {answer.stderr.strip() or _errors(answer.stdout)}")
     return answer.stdout
+
+
+def _remedy_without_stack(environment: str) -> str:
+    from infra.spec.settings.loading import environment_names  # noqa: PLC0415 - the schema of settings, for a message
+
+    known = environment_names()
+    if environment in known:
+        return f"bring it up: `make up ENV={environment}`"
+    # The stack of an environment whose file is in another checkout exists; this one has neither.
+    return f"check the name: no file here has an environment {environment} ({nearest(environment, known) if known else 'there is none'})"
 
 
 def _errors(output: str) -> str:
