@@ -14,15 +14,15 @@ variables := MODEL DATASET OBJECTIVE DATA WORKERS GPU EPOCHS BATCH LR SEED CONFI
   SCHEDULE CONCURRENCY ZONE PAUSE GPUS RATE IDLE HEAD JOBS SRC DST DELETE ACCOUNT GPU_MODEL SPOT CODE CMD RESTARTS REAL IMAGES ACCEPT WHAT LONG \
   CONFIRM UNREACHABLE OWNER TTL MAX_USD KEEP_ON_FAIL PLAN CANARY VERIFY ROLLBACK JSON DRY_RUN REGION STACK BACKUP KEEP REGIONS JUNIT WITH SOAK SERVE \
   RAY HOSTS PROFILE AMI SSH_USER SSH_KEY RUNS TRACKING CLOUD NODES
-is_typed = $(filter command,$(firstword $(origin $1)))
+# Notes the question, too: a recipe takes the variables that it asks for.
+is_typed = $(filter command,$(firstword $(origin $1)))$(eval taken += $1)
 typed := $(foreach v,$(.VARIABLES),$(if $(call is_typed,$v),$v))
 ifneq ($(filter-out $(variables),$(typed)),)
   $(error unknown variable $(filter-out $(variables),$(typed)); known: $(variables))
 endif
-ifneq ($(and $(call is_typed,RAY),$(filter-out train resume logs stop jobs,$(MAKECMDGOALS))),)
-  $(error RAY=file.yaml is for train, resume, logs, stop and jobs; see docs/VMS.md)
-endif
-unexport $(filter-out PYTHON TORCH_INDEX TORCH_VERSION,$(variables))
+# Those that .make/environment reads, for every command.
+exported := PYTHON TORCH_INDEX TORCH_VERSION
+unexport $(filter-out $(exported),$(variables))
 # Bytecode files halve the start-up time of every process; some machines disable them by environment variable.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -31,7 +31,11 @@ quoted = '$(subst ','\'',$1)'
 argument = $(if $(call is_typed,$1),$(call quoted,$($1)))
 option = $(if $(call is_typed,$1),$2 $(call quoted,$($1)))
 options = $(if $(call is_typed,$1),$(foreach word,$($1),$2 $(call quoted,$(word))))
-extra = $(if $(call is_typed,ARGS),$(ARGS))
+extra = $(if $(call is_typed,ARGS),$(ARGS))$(no-others)
+# At the end of a recipe, which make expands before it runs the first line. Of several goals, each takes some of the variables.
+others = $(filter-out $(taken) $(exported),$(typed))
+no-others = $(if $(word 2,$(MAKECMDGOALS)),,$(if $(others),$(error make $@ does not take $(others) here$(if \
+  $(taken),; it takes $(sort $(taken))))))
 gpu = $(if $(call is_typed,GPU),$(if $(filter-out 0 no false,$(GPU)),--use-gpu,--no-use-gpu))
 
 training = $(python) -m training
@@ -340,7 +344,7 @@ lint: environment-dev ## Check style, formatting, types and import contracts
 	@$(python) -m ruff check
 	@$(python) -m ruff format --check
 	@$(python) -m mypy
-	@.venv/bin/lint-imports --no-logo --cache-dir .local/cache/import-linter
+	@.venv/bin/lint-imports --no-logo --cache-dir .local/cache/import-linter$(no-others)
 
 .PHONY: docs
 docs: export NO_MKDOCS_2_WARNING := 1
@@ -349,31 +353,34 @@ docs: environment-dev ## Write the documents as a site to .local/docs-site; SERV
 
 .PHONY: reference
 reference: environment-dev ## Write docs/REFERENCE.md, its pages and .env.example from the code
-	@$(python) -m tests.reference
+	@$(python) -m tests.reference$(no-others)
 
 ##@ Set up
 
 .PHONY: env
 env: ## Create .venv from the lock (every command does this); FOR=dev|infra; WITH=deepspeed adds DeepSpeed; see CONTRIBUTING.md for TORCH_INDEX
 	@.make/environment $(if $(call is_typed,FOR),$(call quoted,$(FOR)),train)
-	@$(if $(call is_typed,WITH),.make/environment $(call quoted,$(WITH)))
+	@$(if $(call is_typed,WITH),.make/environment $(call quoted,$(WITH)))$(no-others)
 
 .PHONY: lock
 lock: environment-dev ## Resolve pyproject.toml into the locks; UPGRADE=all or UPGRADE="name name" upgrades
-	@.make/lock $(if $(call is_typed,UPGRADE),$(if $(filter all,$(UPGRADE)),--upgrade,$(call options,UPGRADE,--upgrade-package)))
+	@.make/lock $(if $(call is_typed,UPGRADE),$(if $(filter all,$(UPGRADE)),--upgrade,$(call options,UPGRADE,--upgrade-package)))$(no-others)
 
 .PHONY: wheel
 wheel: environment-train ## Build the wheel of the trainer's side, ray-train-platform[train] with the program rtp, into .local/dist; docs/WHEEL.md
-	@.make/wheel
+	@.make/wheel$(no-others)
 
 .PHONY: clean
 clean: ## Remove caches and print what was removed; ALL=1 also removes .venv and all of .local (runs, checkpoints, MLflow)
-	@.make/clean $(if $(call is_typed,ALL),all)
+	@.make/clean $(if $(call is_typed,ALL),all)$(no-others)
 
 .PHONY: help
 help: ## Print this list
-	@awk -F ':.*## ' '/^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' Makefile
+	@$(no-others)awk -F ':.*## ' '/^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: environment-train environment-infra environment-dev
 environment-train environment-infra environment-dev: environment-%:
 	@.make/environment $*
+
+# Not those of prerequisites, which make has expanded by now.
+taken :=

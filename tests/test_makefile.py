@@ -390,16 +390,6 @@ def test_the_tests_of_a_code_folder_run_there_and_import_the_platform_from_here(
     assert command("test") == ["-m", "pytest"]
 
 
-def test_environment_variables_are_ignored() -> None:
-    assert command("train", environment={"NAME": "host", "SEED": "3", "ARGS": "--help"}) == command("train")
-
-
-def test_an_unknown_variable_is_refused() -> None:
-    refused = make("train", "EPOCH=3")
-    assert refused.returncode == 2
-    assert "unknown variable EPOCH; known: MODEL DATASET" in refused.stderr
-
-
 def test_help_lists_every_command() -> None:
     commands = [
         "train",

@@ -263,6 +263,6 @@ def in_dockerfile(text: str) -> set[str]:
 def in_makefile(text: str) -> set[str]:
     """The names that make passes on to commands, or takes from them."""
     unexported = re.findall(r"^unexport (.*)$", text, re.MULTILINE)
-    passed = [name for line in unexported for name in re.findall(r"filter-out ([A-Z_ ]+),", line)]
+    passed = re.findall(r"^exported := (.*)$", text, re.MULTILINE)
     given = re.findall(r"&& ([A-Z]+)=", text)
     return {*" ".join(passed).split(), *given, *(line for line in unexported if line.isupper())}

@@ -18,8 +18,8 @@ _PASSED: Final = re.compile(r"\$\(call options?,([A-Z_]+),(--[\w-]+)\)|is_typed,
 
 INTRODUCTION: Final = (
     "Variables are typed after the command, as in `make train SEED=1`; those of the environment have no effect, except `PYTHON`, "
-    "`TORCH_VERSION` and `TORCH_INDEX`. `ARGS` takes any options of the Python command. make itself exits with 2 whenever a command fails, "
-    "and prints the [exit status](exit-status.md) of the command."
+    "`TORCH_VERSION` and `TORCH_INDEX`. A command refuses the variables that it does not take. `ARGS` takes any options of the "
+    "Python command. make itself exits with 2 whenever a command fails, and prints the [exit status](exit-status.md) of the command."
 )
 
 

@@ -52,5 +52,5 @@ def test_an_image_sets_what_its_env_instructions_do() -> None:
 
 
 def test_make_passes_on_what_it_does_not_unexport() -> None:
-    text = "unexport $(filter-out A B,$(variables))\nunexport C\nx:\n\tcd y && D=1 make\n"
+    text = "exported := A B\nunexport $(filter-out $(exported),$(variables))\nunexport C\nx:\n\tcd y && D=1 make\n"
     assert in_makefile(text) == {"A", "B", "C", "D"}

@@ -58,4 +58,4 @@ def test_commands_on_jobs_take_a_launcher_file(target: str) -> None:
 def test_other_commands_refuse_a_launcher_file_instead_of_working_here(target: str) -> None:
     refused = make("--dry-run", target, "RAY=lab.yaml")
     assert refused.returncode == 2
-    assert "RAY=file.yaml is for train, resume, logs, stop and jobs" in refused.stderr
+    assert f"make {target} does not take RAY here" in refused.stderr
