@@ -54,8 +54,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--sandbox", metavar="FOLDER", help="with --on-nodes, a sandbox that runs; default: a new one")
 
 
-def pytest_collection_finish() -> None:
-    """Let the collector look at what tests make, and at nothing older."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
+    """Let the collector look at what tests make, and at nothing older; also in the process that only distributes the tests."""
     gc.freeze()
     gc.enable()
 
