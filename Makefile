@@ -20,6 +20,10 @@ typed := $(foreach v,$(.VARIABLES),$(if $(call is_typed,$v),$v))
 ifneq ($(filter-out $(variables),$(typed)),)
   $(error unknown variable $(filter-out $(variables),$(typed)); known: $(variables))
 endif
+# Also among several goals, where another one takes it: without it, this one would work on this machine.
+ifneq ($(and $(call is_typed,RAY),$(filter-out train resume logs stop jobs,$(MAKECMDGOALS))),)
+  $(error RAY=file.yaml is for train, resume, logs, stop and jobs; see docs/VMS.md)
+endif
 # Those that .make/environment reads, for every command.
 exported := PYTHON TORCH_INDEX TORCH_VERSION
 unexport $(filter-out $(exported),$(variables))
@@ -376,7 +380,7 @@ clean: ## Remove caches and print what was removed; ALL=1 also removes .venv and
 
 .PHONY: help
 help: ## Print this list
-	@$(no-others)awk -F ':.*## ' '/^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' Makefile$(no-others)
 
 .PHONY: environment-train environment-infra environment-dev
 environment-train environment-infra environment-dev: environment-%:

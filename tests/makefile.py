@@ -31,4 +31,9 @@ def command(*arguments: str, environment: dict[str, str] | None = None) -> list[
     """The last command that make would run, in words, without the interpreter."""
     planned = make("--dry-run", *arguments, environment=environment)
     assert planned.returncode == 0, planned.stderr
+    return last_command(planned)
+
+
+def last_command(planned: subprocess.CompletedProcess[str]) -> list[str]:
+    """The last command of a dry run of make, in words, without the interpreter."""
     return shlex.split(planned.stdout.splitlines()[-1])[1:]

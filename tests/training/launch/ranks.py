@@ -31,7 +31,7 @@ def on_ranks(
     its peers are killed: they would wait for it until their collective times out.
     """
     processes = multiprocessing.get_context("forkserver")
-    # Import once what every rank needs: it takes seconds. torch imports torch._dynamo with the first optimizer.
+    # Import once what every rank needs: it takes seconds.
     processes.set_forkserver_preload(["training.launch.agent.preloaded"])
     ranks: list[BaseProcess] = []
     answers: list[Connection] = []

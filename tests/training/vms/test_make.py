@@ -58,4 +58,10 @@ def test_commands_on_jobs_take_a_launcher_file(target: str) -> None:
 def test_other_commands_refuse_a_launcher_file_instead_of_working_here(target: str) -> None:
     refused = make("--dry-run", target, "RAY=lab.yaml")
     assert refused.returncode == 2
-    assert f"make {target} does not take RAY here" in refused.stderr
+    assert "RAY=file.yaml is for train, resume, logs, stop and jobs" in refused.stderr
+
+
+def test_a_command_that_takes_no_launcher_file_refuses_it_beside_one_that_does() -> None:
+    refused = make("--dry-run", "jobs", "resize", "RAY=lab.yaml")
+    assert refused.returncode == 2
+    assert refused.stdout == ""
