@@ -36,9 +36,10 @@ argument = $(if $(call is_typed,$1),$(call quoted,$($1)))
 option = $(if $(call is_typed,$1),$2 $(call quoted,$($1)))
 options = $(if $(call is_typed,$1),$(foreach word,$($1),$2 $(call quoted,$(word))))
 extra = $(if $(call is_typed,ARGS),$(ARGS))$(no-others)
-# At the end of a recipe, which make expands before it runs the first line. Of several goals, each takes some of the variables.
+# At the end of a recipe, which make expands before it runs the first line. Of several goals, each takes some of the variables; a make
+# that calls this one passes on all of its own.
 others = $(filter-out $(taken) $(exported),$(typed))
-no-others = $(if $(word 2,$(MAKECMDGOALS)),,$(if $(others),$(error make $@ does not take $(others) here$(if \
+no-others = $(if $(or $(word 2,$(MAKECMDGOALS)),$(filter-out 0,$(MAKELEVEL))),,$(if $(others),$(error make $@ does not take $(others) here$(if \
   $(taken),; it takes $(sort $(taken))))))
 gpu = $(if $(call is_typed,GPU),$(if $(filter-out 0 no false,$(GPU)),--use-gpu,--no-use-gpu))
 

@@ -46,6 +46,9 @@ os.environ.update(
 for _name in ("http_proxy", "https_proxy", "all_proxy"):
     os.environ.pop(_name, None)
     os.environ.pop(_name.upper(), None)
+# The options and variables of a make that runs these tests are not for one that a test runs.
+for _name in [name for name in os.environ if name.startswith(("MAKE", "MFLAGS"))]:
+    del os.environ[_name]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -10,17 +10,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def without_make() -> dict[str, str]:
-    """The variables of this process without those of a make that runs these tests, which must not pass its options to theirs."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
-
-
 def make(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run make in the repository."""
     return subprocess.run(
         ["make", *arguments],
         cwd=ROOT,
-        env={**without_make(), **(environment or {})},
+        env={**os.environ, **(environment or {})},
         capture_output=True,
         text=True,
         check=False,

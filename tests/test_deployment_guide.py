@@ -12,7 +12,7 @@ import pytest
 from infra.spec.release import load_release
 from tests.deployment_guide import ELSEWHERE, IN_THE_ENGINE, WITHOUT_ACCOUNT, account_only, commands, covers
 from tests.engines.pulumi_checkout import Checkout
-from tests.makefile import ROOT, without_make
+from tests.makefile import ROOT
 from tests.platform_charts.charts.archives import charts
 
 TESTED = (*(step.command for step in (*WITHOUT_ACCOUNT, *IN_THE_ENGINE)), *ELSEWHERE)
@@ -40,7 +40,7 @@ def test_the_commands_without_an_account_do_what_the_guide_says(tmp_path: Path) 
         ran = subprocess.run(
             step.command.split(),
             cwd=checkout.root,
-            env={**without_make(), "PATH": path, "MPLCONFIGDIR": str(tmp_path)},
+            env={**os.environ, "PATH": path, "MPLCONFIGDIR": str(tmp_path)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

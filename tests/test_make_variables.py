@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.makefile import command, make
+from tests.makefile import ROOT, command, last_command, make
 
 
 def test_environment_variables_are_ignored() -> None:
@@ -40,3 +42,12 @@ def test_a_variable_that_the_command_does_not_take_is_refused_before_the_command
 def test_each_of_several_commands_takes_some_of_the_variables() -> None:
     planned = make("--dry-run", "env", "lint", "FOR=dev")
     assert planned.returncode == 0, planned.stderr
+
+
+def test_a_make_that_calls_this_one_passes_on_variables_for_its_other_commands(tmp_path: Path) -> None:
+    (tmp_path / "Makefile").write_text(
+        f"nightly:\n\t$(MAKE) -C {ROOT} --dry-run lint && $(MAKE) -C {ROOT} --dry-run train\n"
+    )
+    planned = make("--no-print-directory", "-C", str(tmp_path), "nightly", "SEED=1")
+    assert planned.returncode == 0, planned.stderr
+    assert last_command(planned) == ["-m", "training", "train", "--seed", "1"]

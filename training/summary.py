@@ -26,8 +26,8 @@ def summary(outcome: Outcome, run: RunDirectory, *, code: RunCode | None, delive
     )
     if outcome.step:  # a run that was stopped while it waited for a restart may have none
         parts.append(("checkpoint", f"{run.checkpoints}/{folder_name(outcome.step)}"))
-    if outcome.weights_sha256:
-        parts.append(("weights", f"{run.model / 'model.safetensors'}  sha256 {outcome.weights_sha256[:16]}"))
+    if outcome.weights_sha256:  # of the tensors; the file's own differs
+        parts.append(("weights", f"{run.model / 'model.safetensors'}  (weights hash {outcome.weights_sha256[:16]})"))
     parts.append(("report", str(run.report)))
     parts.append(("events", str(run.events) if is_in_job else f"{run.events}  ({run.command('monitor')})"))
     if delivery is not None and delivery.is_complete:

@@ -24,7 +24,7 @@ from tests.docs.workflows import (
     make_commands_of,
     pipeline_jobs,
 )
-from tests.makefile import make, without_make
+from tests.makefile import make
 
 GUIDE = ROOT / "docs" / "CI.md"
 WRITES = {
@@ -256,7 +256,7 @@ def test_the_difference_in_cost_is_what_a_commit_changes(tmp_path: Path) -> None
     script = shutil.copy(ROOT / ".ci" / "cost-difference", checkout / ".ci" / "cost-difference")
 
     def difference() -> str:
-        ended = subprocess.run([script, "dev", "HEAD"], env=without_make(), capture_output=True, text=True, check=False)
+        ended = subprocess.run([script, "dev", "HEAD"], capture_output=True, text=True, check=False)
         assert ended.returncode == 0, ended.stderr
         return ended.stdout
 

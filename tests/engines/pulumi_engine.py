@@ -36,7 +36,6 @@ from tests.engines.pulumi_checkout import Checkout, chart_archives, resolved_add
 from tests.engines.pulumi_cluster import platform_cluster
 from tests.engines.report_table import ran, skipped
 from tests.infra.lifecycle.leftovers.moto_gaps import filled
-from tests.makefile import without_make
 from tests.platform_charts.charts.archives import charts
 
 NAME = "Pulumi engine"
@@ -153,7 +152,7 @@ def engine(folder: Path, settings: StackSettings, monkeypatch: pytest.MonkeyPatc
         programs = _programs(folder / "programs", plane.kubeconfig)
         (folder / "backend").mkdir()
         variables = {
-            **without_make(),
+            **os.environ,
             **credentials,
             "AWS_ENDPOINT_URL": endpoint,
             "AWS_REGION": region,

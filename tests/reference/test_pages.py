@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.makefile import make
 from tests.reference import make_targets, programs
 from tests.reference.options import actions_of, subparsers
 from tests.reference.pages import FOLDER, ROOT, files, written
@@ -68,8 +69,7 @@ def test_every_setting_field_and_option_has_a_meaning(made: dict[Path, str]) -> 
 
 def test_the_commands_of_make_are_those_of_its_help() -> None:
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
-    helped = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    names = [line.split()[0] for line in helped.splitlines() if line.startswith("  ")]
+    names = [line.split()[0] for line in make("help").stdout.splitlines() if line.startswith("  ")]
     assert [target.name for target in make_targets.targets(text)] == names
 
 

@@ -28,7 +28,7 @@ def test_a_run_of_this_machine_names_the_commands_that_read_its_folder(
     run = RunDirectory(tmp_path / "digits")
     lines = _lines(run, _AWAY)
     assert lines["checkpoint"] == f"{run.path}/checkpoints/step-00000020"
-    assert lines["weights"] == f"{run.path}/model/model.safetensors  sha256 0123456789abcdef"
+    assert lines["weights"] == f"{run.path}/model/model.safetensors  (weights hash 0123456789abcdef)"
     assert lines["events"] == f"{run.path}/events.jsonl  (make monitor NAME={run.path})"
     assert lines["MLflow"] == f"incomplete: connection refused; make sync NAME={run.path} sends the rest"
     assert lines["resume"] == f"make resume NAME={run.path}"

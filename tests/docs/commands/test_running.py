@@ -14,7 +14,6 @@ from tests.distribution import RAY
 from tests.docs.commands.found import ROOT, documents
 from tests.docs.commands.proof import SERVERS, STATUS, Step, steps
 from tests.engines.checkouts import commit_all, copy_working_tree
-from tests.makefile import without_make
 
 STEPS = steps()
 LIMIT = 300
@@ -57,7 +56,7 @@ class Terminal:
         return subprocess.Popen(
             ["bash", "-c", text],
             cwd=self._root,
-            env={**without_make(), "PATH": path, "JUPYTER_CONFIG_DIR": str(self._jupyter)},
+            env={**os.environ, "PATH": path, "JUPYTER_CONFIG_DIR": str(self._jupyter)},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -77,4 +77,4 @@ def _has_logs(nodes: NodeCluster, job: Job) -> None:
     """`make logs` shows the driver's log of a job that has ended; nothing ships the logs of its ranks in a sandbox."""
     done = nodes.run("logs", job.name)
     assert done.returncode == 0, done.stderr
-    assert f"sha256 {job.weights[:16]}" in done.stdout
+    assert f"weights hash {job.weights[:16]}" in done.stdout
