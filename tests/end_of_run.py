@@ -1,4 +1,4 @@
-"""What a test session prints last: the real services, why other tests were skipped, and at the very end what failed.
+"""What a test session prints: each failure at once, and last the real services, why other tests were skipped, and again what failed.
 
 Where only the last screens of a run are kept, they hold the failures. pytest's own summary would list every skipped test among them, and
 cuts a line at the width of the terminal: without one that is 80 columns, which the name of a test fills.
@@ -18,6 +18,27 @@ _ENDS = 3
 """Lines of a message that are shown from its start, and from its end, where the cause of a failed program stands."""
 
 Report = pytest.TestReport | pytest.CollectReport
+
+
+class _Failures:
+    """Prints failures while other tests go on, which may take an hour."""
+
+    def __init__(self, reporter: pytest.TerminalReporter) -> None:
+        self._reporter = reporter
+
+    @pytest.hookimpl(trylast=True)  # after the terminal reporter's letter
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Print a failure, without its traceback."""
+        if report.failed:
+            self._reporter.write("\n" + "\n".join(failure_lines("FAILED", report)) + "\n")
+
+
+@pytest.hookimpl(trylast=True)  # once there is a terminal reporter
+def pytest_configure(config: pytest.Config) -> None:
+    """Print failures at once, but not from processes whose tests another one reports."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_Failures(reporter))
 
 
 @pytest.hookimpl(trylast=True)  # after the table of the coverage

@@ -43,6 +43,16 @@ def printed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return output.splitlines()
 
 
+def test_failures_are_printed_at_once(printed: list[str]) -> None:
+    before = printed[: printed.index(next(line for line in printed if line.startswith("=") and " FAILURES " in line))]
+    at = [
+        number for number, line in enumerate(before) if line.startswith("FAILED suite/test_ends.py::test_of_a_program")
+    ]
+    assert len(at) == 1
+    assert before[at[0] + 1] == "    AssertionError: line 0"
+    assert "FAILED suite/test_ends.py::test_of_a_fixture (setup)" in before
+
+
 def after(title: str, printed: list[str]) -> list[str]:
     """The lines of a section and of those after it."""
     (start,) = [number for number, line in enumerate(printed) if line.startswith("=") and f" {title} " in line]

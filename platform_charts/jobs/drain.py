@@ -39,7 +39,8 @@ def drain_worker(run_folder: str | None, *, pod_lock: str, grace_seconds: int, l
         grace_seconds: termination grace period of the pod.
         leaves_at_once: the job continues without the worker.
     """
-    seconds = grace_seconds - _END_SECONDS
+    # Counts from the call of Ray at the end of the command, which takes seconds: the pod stays until then, however long it takes.
+    seconds = grace_seconds - _END_SECONDS - _DRAIN_SECONDS
     deadline = "" if leaves_at_once else f" --deadline-remaining-seconds {seconds}"
     notice = (
         f"timeout {_DRAIN_SECONDS} ray drain-node --reason DRAIN_NODE_REASON_PREEMPTION"
@@ -51,5 +52,5 @@ def drain_worker(run_folder: str | None, *, pod_lock: str, grace_seconds: int, l
         f"cd {run_folder} && [ -f driver.pid ] || exit 0\n"
         "flock --shared --nonblock driver.pid true && exit 0\n"
         f"{notice}"
-        f"flock --timeout {seconds - _DRAIN_SECONDS} {pod_lock} true || exit 0\n"
+        f"flock --timeout {seconds} {pod_lock} true || exit 0\n"
     )

@@ -160,7 +160,7 @@ def _drain_with_spare(run: FaultedRun) -> float:
     """The run can leave at once; the node goes when the notice is over."""
     began, leaving = _drain(run)
     assert isinstance(run, ClusterRun)
-    _take_away(run, leaving, at=began + _NOTICE_SECONDS)
+    _take_away(run, leaving)
     return began
 
 
@@ -168,14 +168,14 @@ def _drain_without_spare(run: FaultedRun) -> float:
     """Another node joins when the drained one has gone."""
     began, leaving = _drain(run)
     assert isinstance(run, ClusterRun)
-    _take_away(run, leaving, at=began + _NOTICE_SECONDS)
+    _take_away(run, leaving)
     run.nodes.join(*run.spares)
     return began
 
 
-def _take_away(run: ClusterRun, host: Host, *, at: float) -> None:
-    """Kill a node at a Unix time."""
-    time.sleep(max(0.0, at - time.time()))
+def _take_away(run: ClusterRun, host: Host) -> None:
+    """Kill a node when its notice is over, which Ray was given at the end of `ray drain-node`: that takes seconds."""
+    time.sleep(_NOTICE_SECONDS)
     run.lose(host)
 
 

@@ -46,9 +46,15 @@ def driving(folder: Path) -> Iterator[None]:
         process.communicate()
 
 
-def start(script: str) -> subprocess.Popen[bytes]:
-    """Run a script as the kubelet does; where there is no Ray, as here, its notice to Ray fails."""
-    return subprocess.Popen(["/bin/bash", "-c", script], env={"PATH": "/usr/bin:/bin"}, stderr=subprocess.DEVNULL)
+def start(script: str, *, ray: Path | None = None) -> subprocess.Popen[bytes]:
+    """Run a script as the kubelet does.
+
+    Args:
+        script: of a pod.
+        ray: folder of a program `ray`; without it there is none, and the notice to Ray fails.
+    """
+    path = "/usr/bin:/bin" if ray is None else f"{ray}:/usr/bin:/bin"
+    return subprocess.Popen(["/bin/bash", "-c", script], env={"PATH": path}, stderr=subprocess.DEVNULL)
 
 
 RANK = """
@@ -125,6 +131,17 @@ def test_a_worker_does_not_wait_beyond_its_grace_period(tmp_path: Path) -> None:
         worker = start(worker_script(tmp_path, tmp_path / "lock", grace_seconds=36))
         assert worker.wait(timeout=PATIENCE) == 0
         assert rank.poll() is None
+
+
+def test_a_worker_stays_until_the_deadline_that_ray_was_told_although_telling_takes_long(tmp_path: Path) -> None:
+    lock, ray, deadline = tmp_path / "lock", tmp_path / "ray", tmp_path / "deadline"
+    ray.write_text(f"#!/bin/bash\nsleep 3\necho $((${{@: -1}} + $(date +%s))) > {deadline}\n")
+    ray.chmod(0o755)
+    with driving(tmp_path), in_pod(lock) as rank:
+        began = time.time()
+        assert start(worker_script(tmp_path, lock, grace_seconds=40), ray=tmp_path).wait(timeout=PATIENCE) == 0
+        assert rank.poll() is None
+    assert began + 3 <= int(deadline.read_text()) <= time.time() < began + 25
 
 
 def test_ranks_of_an_elastic_job_are_told_no_deadline_because_they_leave_at_once(tmp_path: Path) -> None:
