@@ -331,7 +331,7 @@ class RunDirectory:
         if not self.is_running():
             raise PreflightError(
                 f"run {self.name} is not running",
-                remedy=f"make resume NAME={self.argument} WORKERS={workers} resumes it with them",
+                remedy=f"make resume NAME={self.argument} SET=scale.workers={workers} resumes it with them",
             )
         check_size(self.settings(), workers)
         partial = self.resize_request.with_suffix(".partial")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from observability.runlog import CheckpointCommitted, Notice, RunLogWriter
+from tests.makefile import command
 from training.config.load import load_settings
 from training.config.schema import DataSettings, ModelSettings, RunSettings, TrainingSettings
 from training.environment import RUN_ARGUMENTS_VARIABLE
@@ -182,6 +185,25 @@ def test_a_running_run_can_be_asked_to_stop(tmp_path: Path) -> None:
 def test_a_run_that_is_not_running_cannot_be_asked_to_stop(tmp_path: Path) -> None:
     with pytest.raises(PreflightError, match="run mine is not running"):
         make(tmp_path, "mine").request_stop()
+
+
+def test_a_run_that_is_not_running_is_resumed_with_as_many_workers_as_it_was_asked_to_have(tmp_path: Path) -> None:
+    run = make(tmp_path, "mine")
+    with pytest.raises(PreflightError, match="run mine is not running") as refused:
+        run.request_workers(1)
+    assert refused.value.remedy is not None
+    words = shlex.split(refused.value.remedy.removesuffix(" resumes it with them"))
+    assert command(*words[1:]) == ["-m", "training", "resume", run.argument, "--set", "scale.workers=1"]
+
+
+def test_a_run_with_a_number_of_workers_is_resumed_with_a_range_to_resize_it(tmp_path: Path) -> None:
+    run = make(tmp_path, "mine")
+    with run.driving(), pytest.raises(SettingsError, match="is not a range") as refused:
+        run.request_workers(1)
+    assert refused.value.remedy is not None
+    *_, one, other = re.findall(r"SET=(scale\.workers=\S+?),? ", refused.value.remedy)
+    assert (one, other) == ("scale.workers=1", "scale.workers=1-2")
+    assert load_settings(overrides=[other]).scale.is_elastic
 
 
 def test_a_new_driver_clears_the_stop_request_to_its_predecessor(tmp_path: Path) -> None:

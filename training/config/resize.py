@@ -101,7 +101,8 @@ def check_size(settings: TrainingSettings, workers: int) -> None:
     if not scale.is_elastic:
         raise SettingsError(
             f"scale.workers={scale.workers} is not a range, so the run keeps its number of workers",
-            remedy=f"stop it, and resume it with WORKERS={workers}, or with WORKERS=1-{max(workers, scale.workers)} to resize it later",
+            remedy=f"stop it, and resume it with SET=scale.workers={workers}, or with SET=scale.workers=1-{max(workers, scale.workers)} "
+            "to resize it later",
         )
     least = scale.min_workers or 1
     fitting = [number for number in fitting_workers(settings) if least <= number <= scale.workers]
