@@ -1,4 +1,4 @@
-"""What a test session prints last, on a small generated suite."""
+"""What a test session prints at once and last, on a small generated suite."""
 
 from __future__ import annotations
 

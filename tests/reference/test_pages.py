@@ -69,7 +69,9 @@ def test_every_setting_field_and_option_has_a_meaning(made: dict[Path, str]) -> 
 
 def test_the_commands_of_make_are_those_of_its_help() -> None:
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
-    names = [line.split()[0] for line in make("help").stdout.splitlines() if line.startswith("  ")]
+    helped = make("help")
+    assert helped.returncode == 0, helped.stderr
+    names = [line.split()[0] for line in helped.stdout.splitlines() if line.startswith("  ")]
     assert [target.name for target in make_targets.targets(text)] == names
 
 

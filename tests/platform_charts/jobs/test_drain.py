@@ -46,14 +46,14 @@ def driving(folder: Path) -> Iterator[None]:
         process.communicate()
 
 
-def start(script: str, *, ray: Path | None = None) -> subprocess.Popen[bytes]:
+def start(script: str, *, programs: Path | None = None) -> subprocess.Popen[bytes]:
     """Run a script as the kubelet does.
 
     Args:
         script: of a pod.
-        ray: folder of a program `ray`; without it there is none, and the notice to Ray fails.
+        programs: folder with a program `ray`; without one, the notice to Ray fails.
     """
-    path = "/usr/bin:/bin" if ray is None else f"{ray}:/usr/bin:/bin"
+    path = "/usr/bin:/bin" if programs is None else f"{programs}:/usr/bin:/bin"
     return subprocess.Popen(["/bin/bash", "-c", script], env={"PATH": path}, stderr=subprocess.DEVNULL)
 
 
@@ -139,7 +139,7 @@ def test_a_worker_stays_until_the_deadline_that_ray_was_told_although_telling_ta
     ray.chmod(0o755)
     with driving(tmp_path), in_pod(lock) as rank:
         began = time.time()
-        assert start(worker_script(tmp_path, lock, grace_seconds=40), ray=tmp_path).wait(timeout=PATIENCE) == 0
+        assert start(worker_script(tmp_path, lock, grace_seconds=40), programs=tmp_path).wait(timeout=PATIENCE) == 0
         assert rank.poll() is None
     assert began + 3 <= int(deadline.read_text()) <= time.time() < began + 25
 
