@@ -148,35 +148,26 @@ def _partition(run: FaultedRun) -> float:
     return began
 
 
-def _drain(run: FaultedRun) -> tuple[float, Host]:
-    """Give notice to the node of rank 1; returns when, and which."""
+def _drain(run: FaultedRun) -> float:
+    """Give notice to the node of rank 1, and kill it when the notice is over.
+
+    Ray is told at the end of `ray drain-node`, which takes seconds.
+    """
     assert isinstance(run, ClusterRun)
     run.wait_for_step(_STEP)
     host = run.host_of(1)
-    return run.nodes.drain(host, seconds=_NOTICE_SECONDS), host
-
-
-def _drain_with_spare(run: FaultedRun) -> float:
-    """The run can leave at once; the node goes when the notice is over."""
-    began, leaving = _drain(run)
-    assert isinstance(run, ClusterRun)
-    _take_away(run, leaving)
+    began = run.nodes.drain(host, seconds=_NOTICE_SECONDS)
+    time.sleep(_NOTICE_SECONDS)
+    run.lose(host)
     return began
 
 
 def _drain_without_spare(run: FaultedRun) -> float:
     """Another node joins when the drained one has gone."""
-    began, leaving = _drain(run)
+    began = _drain(run)
     assert isinstance(run, ClusterRun)
-    _take_away(run, leaving)
     run.nodes.join(*run.spares)
     return began
-
-
-def _take_away(run: ClusterRun, host: Host) -> None:
-    """Kill a node when its notice is over, which Ray was given at the end of `ray drain-node`: that takes seconds."""
-    time.sleep(_NOTICE_SECONDS)
-    run.lose(host)
 
 
 CELLS: Final = (
@@ -215,7 +206,7 @@ CELLS: Final = (
         fault=Fault(what=f"notice of {_NOTICE_SECONDS} s for the node of rank 1, with a spare", when=f"step {_STEP}"),
         settings=_DRAINED,
         reference=_DRAINED,
-        inject=_drain_with_spare,
+        inject=_drain,
         most_lost=0,
         run_on=_with_spare,
     ),
