@@ -11,7 +11,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 # Only variables typed on the command line count, as in `make train SEED=1`; NAME or SEED in the environment have no effect.
 variables := MODEL DATASET OBJECTIVE DATA WORKERS GPU EPOCHS BATCH LR SEED CONFIG LAUNCHER NAME SET RANK DAYS PORT ARGS OUTPUTS RECORDED ENV TEAM GROUP JOB OUT \
   DETACH YES FILE IMAGE VARIANT PUSH FROM TO FROM_PROFILE TO_PROFILE FOR PYTHON TORCH_INDEX TORCH_VERSION UPGRADE COVERAGE ALL DRAIN HOURS \
-  SCHEDULE CONCURRENCY ZONE PAUSE GPUS RATE IDLE HEAD JOBS SRC DST DELETE ACCOUNT GPU_MODEL SPOT CODE CMD RESTARTS REAL IMAGES ACCEPT WHAT LONG \
+  SCHEDULE CONCURRENCY ZONE PAUSE GPUS RATE IDLE HEAD JOBS SRC DST DELETE ACCOUNT GPU_MODEL SPOT CODE CMD RESTARTS REAL IMAGES ACCEPT WHAT \
   CONFIRM UNREACHABLE OWNER TTL MAX_USD KEEP_ON_FAIL PLAN CANARY VERIFY ROLLBACK JSON DRY_RUN REGION STACK BACKUP KEEP REGIONS JUNIT WITH SOAK SERVE \
   RAY HOSTS PROFILE AMI SSH_USER SSH_KEY RUNS TRACKING CLOUD NODES
 # Notes the question, too: a recipe takes the variables that it asks for.
@@ -333,8 +333,8 @@ bench-gate: environment-train ## Compare the newest results of a benchmark with 
 in-code = $(if $(call is_typed,CODE),cd $(call quoted,$(CODE)) && PYTHONPATH=$(call quoted,$(CURDIR)) $(call quoted,$(CURDIR))/)
 
 .PHONY: test
-test: environment-dev ## Run the tests this machine can run; LONG=1 adds the long ones, COVERAGE=1 measures coverage, ARGS="-k word" selects; CODE=../my-project runs that folder's
-	@$(in-code)$(python) -m pytest $(call option,LONG,--long) $(if $(call is_typed,COVERAGE),--cov --cov-report=term) $(extra)
+test: environment-dev ## Run the core of the tests, or with ALL=1 all that this machine can run; COVERAGE=1 measures coverage, ARGS="tests/tune -k word" selects; CODE=../my-project runs that folder's
+	@$(in-code)$(python) -m $(if $(call is_typed,CODE),pytest,tests) $(call option,ALL,--all) $(if $(call is_typed,COVERAGE),--cov --cov-report=term) $(extra)
 
 .PHONY: test-cluster
 test-cluster: environment-dev ## Train, kill, preempt and resume jobs on real nodes of a sandbox, as root; half an hour, after `make engines REAL=1`; ARGS as of `make test`

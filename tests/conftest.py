@@ -5,7 +5,10 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import signal
 import tempfile
+import threading
+from types import FrameType
 
 import pytest
 from hypothesis import settings
@@ -19,9 +22,10 @@ pytest_plugins = (
     "tests.engines.kubernetes_platform",
     "tests.engines.kubernetes_operators",
     "tests.engines.real_nodes",
+    "tests.selection",
     "tests.distribution",
-    "tests.long_tests",
-    "tests.end_of_run",
+    "tests.reporting",
+    "tests.costs",
 )
 
 # What is made until the tests are collected stays, and the collector would look at it again and again: a quarter of the time.
@@ -31,6 +35,7 @@ gc.disable()
 settings.register_profile("no-deadline", deadline=None)
 settings.load_profile("no-deadline")
 
+_stopped = threading.Event()
 _home = tempfile.mkdtemp(prefix="rtp-home-")
 
 # Before any test module is imported: some libraries read these once.
@@ -55,6 +60,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the choice of tests that take too long for every run."""
     parser.addoption("--on-nodes", action="store_true", help="run jobs on real nodes of a sandbox: make test-cluster")
     parser.addoption("--sandbox", metavar="FOLDER", help="with --on-nodes, a sandbox that runs; default: a new one")
+
+
+def pytest_configure() -> None:
+    """Let tests put away what they made when a person stops the session, by either signal and however often."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    _stopped.set()
+    raise KeyboardInterrupt
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport() -> None:
+    """End the session after the test that was stopped: code under test may have taken the interrupt for its own."""
+    if _stopped.is_set():
+        raise KeyboardInterrupt
 
 
 @pytest.hookimpl(tryfirst=True)

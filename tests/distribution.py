@@ -1,7 +1,7 @@
-"""Distributes tests among processes: number, groups, order, report.
+"""Distributes tests among processes: number, groups, order.
 
-The whole suite runs in several processes, because it spends most of its time in programs that it starts. Selected tests run
-in one process, where output and debuggers work as usual. `-n` overrides both.
+The tests of one file share a process, and so do all tests that use the same server. Selected tests run in one process, where output and
+debuggers work as usual. `-n` overrides both.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import os
 import tempfile
 from collections.abc import Generator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 from infra.lifecycle.sandbox.modules import MODULES, MONITORING_MODULES, NODE_MODULES, PREVIOUS_MODULES, Module
-from tests.engines import report_table
 from tests.engines.engines_build import await_build, is_build_running
 from tests.engines.kubernetes import engine_environment
+from tests.selection import PLAN, Plan, known_costs
 
 MOST_WORKERS = 4
 """More do not help: the longest group bounds the duration of the suite."""
@@ -44,10 +44,7 @@ GROUPS = {
     "ray_cluster": RAY,
     "machines": RAY,
 }
-"""Group of the tests of a fixture that starts a service once for many files, or that must run alone.
-
-All other tests are grouped by file.
-"""
+"""Group of the tests of a fixture that starts a service once for many files, or that must run alone."""
 
 MONITORING = "monitoring"
 """Marker of tests that run Prometheus or Alertmanager."""
@@ -61,8 +58,15 @@ _NEEDED: Mapping[str, tuple[Module, ...]] = {
 """What tests of a group, or with a marker, need of `make engines`."""
 
 _CHOOSING = ("keyword", "markexpr", "maxfail", "lf")
-_SERVICES = "real_services"
 _SESSION = pytest.StashKey[str]()
+
+
+class _Collected(NamedTuple):
+    """What a worker reports of its collection, which is that of every worker."""
+
+    groups: dict[str, str]
+    """Group by test."""
+    plan: tuple[int, int, float]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -91,9 +95,9 @@ def pytest_report_header() -> list[str]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the groups and sort the slowest tests first, so that all processes finish at about the same time.
+    """Mark the groups, and sort so that all processes finish at about the same time: the longest first.
 
-    The tests of the trainer and of searches start processes that import torch and Ray; meanwhile `make engines` may still be running.
+    What a running `make engines` still builds comes last.
     """
     for item in items:
         fixtures: list[str] = getattr(item, "fixturenames", [])
@@ -101,23 +105,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if fixture in fixtures:
                 item.add_marker(pytest.mark.xdist_group(group))
                 break
-    items.sort(key=_priority)
+    costs = {file: sum(part[1] for part in parts.values()) for file, parts in known_costs().items()}
+    seconds: dict[str, float] = {}
+    for file, unit in {(_file(item), _group(item) or _file(item)) for item in items}:
+        seconds[unit] = seconds.get(unit, 0.0) + costs.get(file, 0.0)
+    waits = is_build_running(engine_environment())
+    items.sort(key=lambda item: (waits and len(_needed(item)), -seconds[_group(item) or _file(item)]))
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reports to the controller
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Report the groups: xdist 3.8 does so by renaming the test, which pytest 9.2 no longer allows."""
+    """Report groups and plan: xdist 3.8 reports groups by renaming the test, which pytest 9.2 no longer allows."""
     worker: dict[str, Any] | None = getattr(session.config, "workerinput", None)
     if worker is not None:
-        file = _groups_file(worker["testrunuid"])
+        file = _collected_file(worker["testrunuid"])
         groups = {item.nodeid: group for item in session.items if (group := _group(item)) is not None}
         written = file.with_suffix(f".{worker['workerid']}")
-        written.write_text(json.dumps(groups), encoding="utf-8")
+        written.write_text(json.dumps(_Collected(groups, session.config.stash[PLAN])), encoding="utf-8")
         written.replace(file)
 
 
 def pytest_configure_node(node: Any) -> None:  # noqa: ANN401 - xdist has no type for it
-    """Remember the id of the session, which names the file of the groups."""
+    """Remember the id of the session, which names the file of what was collected."""
     node.config.stash[_SESSION] = node.workerinput["testrunuid"]
 
 
@@ -134,18 +143,6 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     return (yield)
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Send this process's rows of the table to the controller."""
-    handed_over: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
-    if handed_over is not None:
-        handed_over[_SERVICES] = report_table.rows()
-
-
-def pytest_testnodedown(node: Any) -> None:  # noqa: ANN401 - xdist has no type for it
-    """Merge the rows of a finished process; one that was killed sends none."""
-    report_table.add_rows(getattr(node, "workeroutput", {}).get(_SERVICES, {}))
-
-
 class _ByGroupOrFile(LoadFileScheduling):
     """Schedules one group at a time, and all other tests by file."""
 
@@ -154,36 +151,31 @@ class _ByGroupOrFile(LoadFileScheduling):
     def schedule(self) -> None:
         """Schedule; by now every process has reported its groups."""
         if self.collection is None:
-            file = _groups_file(self.config.stash[_SESSION])
-            self._groups = json.loads(file.read_text(encoding="utf-8"))
+            file = _collected_file(self.config.stash[_SESSION])
+            collected = _Collected(*json.loads(file.read_text(encoding="utf-8")))
             file.unlink()
+            self._groups = collected.groups
+            self.config.hook.pytest_tests_planned(plan=Plan(*collected.plan), processes=len(self.nodes))
         super().schedule()
 
     def _split_scope(self, nodeid: str) -> str:
         return self._groups.get(nodeid) or str(super()._split_scope(nodeid))
 
 
-def _groups_file(session: str) -> Path:
-    return Path(tempfile.gettempdir()) / f"rtp-groups-{session}.json"
-
-
-def _priority(item: pytest.Item) -> int:
-    if _group(item) in {KUBERNETES, OPERATORS, REAL_NODES}:
-        return 1
-    if _is_monitoring(item):  # built last
-        return 3
-    return 0 if item.nodeid.startswith(("tests/training/", "tests/tune/")) else 2
+def _collected_file(session: str) -> Path:
+    return Path(tempfile.gettempdir()) / f"rtp-collected-{session}.json"
 
 
 def _needed(item: pytest.Item) -> tuple[Module, ...]:
     """Modules whose programs a test needs."""
-    return (*_NEEDED.get(_group(item) or "", ()), *(_NEEDED[MONITORING] if _is_monitoring(item) else ()))
-
-
-def _is_monitoring(item: pytest.Item) -> bool:
-    return item.get_closest_marker(MONITORING) is not None
+    is_monitoring = item.get_closest_marker(MONITORING) is not None
+    return (*_NEEDED.get(_group(item) or "", ()), *(_NEEDED[MONITORING] if is_monitoring else ()))
 
 
 def _group(item: pytest.Item) -> str | None:
     marker = item.get_closest_marker("xdist_group")
     return None if marker is None else str(marker.args[0])
+
+
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.split("::", maxsplit=1)[0]
