@@ -1,6 +1,6 @@
 """Costs of the tests, in seconds.
 
-    make test ALL=1 ARGS="--costs .local/costs.jsonl"      measures them
+    make test ALL=1 ARGS="--costs=.local/costs.jsonl"      measures them
     python -m tests.costs .local/costs.jsonl               prints them by folder, fixture and test
     python -m tests.costs .local/costs.jsonl --write       also keeps those of each file in tests/costs.json, which the suite's plan reads
 
