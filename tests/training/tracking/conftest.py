@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.training.tracking.in_process import InProcessRegistration
@@ -12,3 +14,10 @@ from training.tracking import delivery
 def registration_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replaces the process that registers a model."""
     monkeypatch.setattr(delivery, "ModelRegistration", InProcessRegistration)
+
+
+@pytest.fixture
+def uri(store_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An empty store for one test; MLflow resolves relative paths beside it."""
+    monkeypatch.chdir(tmp_path)
+    return store_uri

@@ -77,6 +77,10 @@ def test_each_checkpoint_is_a_logged_model_with_its_evaluation_and_the_best_one_
         "validation/seconds": 0.1,
     }
     assert metrics(found["step-00000025"]) == {}
+    searched = MlflowClient(mlflow_server.uri).search_logged_models(
+        [state.experiment_id], f"metrics.`validation/accuracy` > 0.8 AND tags.`{BEST}` = 'true'"
+    )
+    assert [model.name for model in searched] == ["step-00000020"]
     assert [name for name, model in found.items() if model.tags.get(BEST)] == ["step-00000020"]
     folder = run.directory / FOLDER / folder_name(10)
     tags = found["step-00000010"].tags
@@ -99,14 +103,6 @@ def test_a_checkpoint_that_was_validated_after_its_commit_may_be_the_best(
     (store.path(25) / FILE).write_text(json.dumps(asdict(late)), encoding="utf-8")
     found = models(mlflow_server.uri, deliver(run))
     assert [name for name, model in found.items() if model.tags.get(BEST)] == ["step-00000025"]
-
-
-def test_logged_models_are_found_by_metric_and_tag(mlflow_server: MlflowServer, tmp_path: Path) -> None:
-    state = deliver(interrupted_run(mlflow_server.uri, tmp_path))
-    found = MlflowClient(mlflow_server.uri).search_logged_models(
-        [state.experiment_id], f"metrics.`validation/accuracy` > 0.8 AND tags.`{BEST}` = 'true'"
-    )
-    assert [model.name for model in found] == ["step-00000020"]
 
 
 def test_a_second_delivery_changes_nothing(mlflow_server: MlflowServer, tmp_path: Path) -> None:

@@ -21,29 +21,24 @@ from mlflow.entities import Run
 from observability.goodput import GoodputLedger
 from observability.runlog import Step
 from observability.time_classes import CLASSES
+from tests.training.tracking.in_process import InProcessRegistration
 from tests.training.tracking.recorded import SPEC, START, RecordedRun, history, settings
 from training.config.schema import ModelSettings
 from training.models.registry import build_model
+from training.tracking import delivery
 from training.tracking.delivery import MAX_METRICS, Delivery, last_start
 from training.tracking.locations import EMBEDDED_FOLDER, embedded_uri
 from training.tracking.payload import parameters
 from training.tracking.state import StoreUnavailableError, TrackingState
 
 
-@pytest.fixture
-def uri(store_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An empty store for one test; MLflow resolves relative paths beside it."""
-    monkeypatch.chdir(tmp_path)
-    return store_uri
-
-
 def deliver(run: RecordedRun, *, is_finished: bool = True) -> TrackingState:
     """Deliver all new events with a new `Delivery`."""
     started = last_start(run.directory)
     assert started is not None
-    delivery = Delivery(run.directory, started)
-    delivery.deliver(is_finished=is_finished)
-    return delivery.state
+    found = Delivery(run.directory, started)
+    found.deliver(is_finished=is_finished)
+    return found.state
 
 
 def stored_run(uri: str, state: TrackingState) -> Run:
@@ -51,48 +46,77 @@ def stored_run(uri: str, state: TrackingState) -> Run:
     return MlflowClient(tracking_uri=uri).get_run(state.run_id)
 
 
-def finished_run(uri: str, folder: Path) -> RecordedRun:
-    """A run with 100 steps that has ended."""
+def started_run(folder: Path, uri: str | None, *, trained: int = 0) -> RecordedRun:
+    """A run that has started, and has trained so many steps."""
     run = RecordedRun(settings(folder, uri))
     run.start()
-    run.train(1, 100)
-    run.end()
+    run.train(1, trained)
     return run
 
 
-def test_a_finished_run_is_delivered_completely(uri: str, tmp_path: Path) -> None:
-    run = finished_run(uri, tmp_path)
-    state = deliver(run)
-    stored = stored_run(uri, state)
-    assert history(uri, state.run_id) == run.expected()
+@pytest.fixture(scope="module")
+def finished(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, RecordedRun, TrackingState]:
+    """A store, and a finished run that was delivered to it; no test changes it."""
+    folder = tmp_path_factory.mktemp("finished")
+    uri = f"sqlite:///{shutil.copy(empty_store, folder / 'mlflow.db')}"
+    run = started_run(folder, uri, trained=300)
+    run.end()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(delivery, "ModelRegistration", InProcessRegistration)
+        return uri, run, deliver(run)
+
+
+def test_a_finished_run_is_delivered_completely(finished: tuple[str, RecordedRun, TrackingState]) -> None:
+    uri, run, state = finished
+    stored, client = stored_run(uri, state), MlflowClient(tracking_uri=uri)
+    delivered = history(uri, state.run_id)
+    assert delivered == run.expected()
+    assert sum(map(len, delivered.values())) > 3 * MAX_METRICS, "in several batches"
     assert stored.data.params == parameters(run.settings)
     assert (stored.info.status, stored.info.run_name) == ("FINISHED", "run")
     assert (stored.info.start_time, stored.info.end_time) == (START * 1000, (START + 1000) * 1000)
     assert stored.data.tags["world"] == "2"
     assert stored.data.tags["dataset_fingerprint"] == "f" * 64
     assert [item.dataset.digest for item in stored.inputs.dataset_inputs] == ["f" * 36]
-    artifacts = {item.path for item in MlflowClient(tracking_uri=uri).list_artifacts(state.run_id)}
+    artifacts = {item.path for item in client.list_artifacts(state.run_id)}
     assert artifacts == {"environment.json", "settings.yaml", "report.html", "weights"}
+    environment = client.download_artifacts(state.run_id, "environment.json")
+    assert "torch" in json.loads(Path(environment).read_text())["packages"]
 
 
-def test_the_environment_is_an_artifact(uri: str, tmp_path: Path) -> None:
-    state = deliver(finished_run(uri, tmp_path))
-    file = MlflowClient(tracking_uri=uri).download_artifacts(state.run_id, "environment.json")
-    assert "torch" in json.loads(Path(file).read_text())["packages"]
+def test_the_registered_model_predicts_like_the_trained_one(finished: tuple[str, RecordedRun, TrackingState]) -> None:
+    uri, run, state = finished
+    mlflow.set_tracking_uri(uri)
+    address = f"models:/mlp-digits/{state.model_version}"
+    trained = build_model(run.settings.model, SPEC).eval()
+    safetensors.torch.load_model(trained, run.directory / "model" / "model.safetensors")
+    inputs = np.random.default_rng(1).standard_normal((7, *SPEC.shape)).astype(np.float32)
+    with torch.no_grad():
+        expected = trained(torch.from_numpy(inputs)).numpy()
+        logits = mlflow.pytorch.load_model(address)(torch.from_numpy(inputs)).numpy()
+    for found in (mlflow.pyfunc.load_model(address).predict(inputs), logits):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_delivering_again_changes_nothing(uri: str, tmp_path: Path) -> None:
-    run = finished_run(uri, tmp_path)
-    first = deliver(run)
+def test_a_run_is_delivered_while_it_trains_and_its_end_once(uri: str, tmp_path: Path) -> None:
+    run = started_run(tmp_path, uri, trained=10)
+    first = deliver(run, is_finished=False)
+    assert history(uri, first.run_id) == run.expected()
+    run.train(11, 40)
+    run.end()
+    assert stored_run(uri, deliver(run, is_finished=False)).info.status == "RUNNING"
+    finished = deliver(run)
+    assert stored_run(uri, finished).info.status == "FINISHED"
     (run.directory / "tracking.json").unlink()
     TrackingState(uri=uri, run_key=first.run_key).save(run.directory)
-    again = deliver(run)
-    assert again == first
-    assert history(uri, again.run_id) == run.expected()
+    assert deliver(run) == finished
+    assert history(uri, finished.run_id) == run.expected()
 
 
 def test_a_kill_before_any_save_of_the_cursor_neither_loses_nor_duplicates_anything(uri: str, tmp_path: Path) -> None:
-    run = finished_run(uri, tmp_path)
+    run = started_run(tmp_path, uri, trained=100)
+    run.end()
     command = [sys.executable, "-m", "tests.training.tracking.kill_at_each_save", str(run.directory)]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
@@ -108,10 +132,10 @@ def test_a_kill_before_any_save_of_the_cursor_neither_loses_nor_duplicates_anyth
 
 def half_delivered_run(uri: str, folder: Path) -> tuple[RecordedRun, TrackingState]:
     """A run that was killed after 40 steps, and its delivery state."""
-    run = RecordedRun(settings(folder, uri))
-    run.start()
-    run.train(1, 40)
-    return run, deliver(run)
+    run = started_run(folder, uri, trained=40)
+    state = deliver(run)
+    assert stored_run(uri, state).info.status == "KILLED"
+    return run, state
 
 
 def resumed_in(folder: Path, run: RecordedRun) -> RecordedRun:
@@ -135,51 +159,42 @@ def test_a_copy_that_continues_leaves_the_mlflow_run_of_the_original_alone(uri: 
     assert deliver(copy) == second
 
 
-def test_a_moved_run_continues_its_mlflow_run(uri: str, tmp_path: Path) -> None:
+def test_a_moved_run_and_one_restored_from_a_backup_continue_their_mlflow_run(uri: str, tmp_path: Path) -> None:
     run, first = half_delivered_run(uri, tmp_path)
     moved = resumed_in(run.directory.rename(tmp_path / "moved"), run)
-    second = deliver(moved)
-    assert second.run_id == first.run_id
+    assert deliver(moved).run_id == first.run_id
     assert history(uri, first.run_id) == moved.expected()
+    shutil.copytree(moved.directory, tmp_path / "backup")
+    shutil.rmtree(moved.directory)
+    shutil.copytree(tmp_path / "backup", moved.directory)
+    assert deliver(resumed_in(moved.directory, run)).run_id == first.run_id
 
 
-def test_a_run_restored_from_a_backup_in_its_place_continues_its_mlflow_run(uri: str, tmp_path: Path) -> None:
-    run, first = half_delivered_run(uri, tmp_path)
-    shutil.copytree(run.directory, tmp_path / "backup")
-    shutil.rmtree(run.directory)
-    shutil.copytree(tmp_path / "backup", run.directory)
-    assert deliver(resumed_in(run.directory, run)).run_id == first.run_id
-
-
-def test_the_log_is_delivered_while_the_run_trains(uri: str, tmp_path: Path) -> None:
-    run = RecordedRun(settings(tmp_path, uri))
-    run.start()
-    run.train(1, 10)
-    state = deliver(run, is_finished=False)
-    assert history(uri, state.run_id) == run.expected()
-    assert stored_run(uri, state).info.status == "RUNNING"
-
-
-def test_the_end_is_delivered_only_after_the_run_has_finished(uri: str, tmp_path: Path) -> None:
-    run = finished_run(uri, tmp_path)
-    assert stored_run(uri, deliver(run, is_finished=False)).info.status == "RUNNING"
-    assert stored_run(uri, deliver(run, is_finished=True)).info.status == "FINISHED"
-
-
-def test_the_goodput_of_all_attempts_is_delivered_at_each_end(uri: str, tmp_path: Path) -> None:
-    run = RecordedRun(settings(tmp_path, uri))
-    run.start()
-    run.train(1, 47)
-    run.end("failed", step=40)
-    client, run_id = MlflowClient(tracking_uri=uri), deliver(run).run_id
+def test_a_resumed_run_continues_its_mlflow_run_with_every_step_once_and_the_goodput_of_all_attempts(
+    uri: str, tmp_path: Path
+) -> None:
+    run = started_run(tmp_path, uri, trained=47)
+    run.end("failed", step=40, message="the disk is full")
+    first = deliver(run)
+    stored = stored_run(uri, first)
+    assert (stored.info.status, stored.data.tags["error"], first.model_version) == ("FAILED", "the disk is full", "")
+    loop = run.settings.loop.model_copy(update={"epochs": 20})
+    run.settings = run.settings.model_copy(update={"loop": loop})
     run.start(at_step=40)
     run.train(41, 100, delay=2000)
+    assert stored_run(uri, deliver(run, is_finished=False)).info.status == "RUNNING"
     run.end(step=100)
+    second = deliver(run)
+    assert second.run_id == first.run_id
     deliver(run)
-    deliver(run)
-    ledger = GoodputLedger.of_run(run.directory)
-    assert [point.step for point in client.get_metric_history(run_id, "goodput/ratio")] == [40, 100]
-    metrics = client.get_run(run_id).data.metrics
+    assert history(uri, second.run_id) == run.expected()
+    stored = stored_run(uri, second)
+    assert (stored.info.status, stored.data.tags["restored_from_step"]) == ("FINISHED", "40")
+    assert (stored.data.params["loop.epochs"], stored.data.tags["changed.loop.epochs"]) == ("10", "20")
+    assert "error" not in stored.data.tags
+    ledger, metrics = GoodputLedger.of_run(run.directory), stored.data.metrics
+    points = MlflowClient(tracking_uri=uri).get_metric_history(second.run_id, "goodput/ratio")
+    assert [point.step for point in points] == [40, 100]
     assert metrics["goodput/ratio"] == pytest.approx(ledger.ratio)
     assert {name: metrics[f"goodput/{name}_seconds"] for name in CLASSES} == pytest.approx(ledger.seconds)
     assert [name for name in metrics if name.startswith("cost/")] == []
@@ -189,50 +204,15 @@ def test_the_cost_is_delivered_where_a_price_is_known(uri: str, tmp_path: Path) 
     run = RecordedRun(settings(tmp_path, uri))
     run.start(dollars_per_hour=36.0)
     run.train(1, 40)
-    run.end(step=40)
-    metrics = MlflowClient(tracking_uri=uri).get_run(deliver(run).run_id).data.metrics
-    cost = GoodputLedger.of_run(run.directory).cost
+    run.end("interrupted", step=40, message="stopped")
+    stored = stored_run(uri, deliver(run))
+    assert (stored.info.status, stored.data.tags["error"]) == ("KILLED", "stopped")
+    metrics, cost = stored.data.metrics, GoodputLedger.of_run(run.directory).cost
     assert cost is not None
     assert metrics["cost/dollars"] == pytest.approx(cost.total)
     assert metrics["cost/productive_dollars"] == pytest.approx(cost.by_class["productive"])
     assert metrics["cost/unpriced_seconds"] == 0.0
     assert "cost/queue_dollars" not in metrics
-
-
-def test_a_long_log_is_delivered_in_several_batches(uri: str, tmp_path: Path) -> None:
-    run = RecordedRun(settings(tmp_path, uri))
-    run.start()
-    run.train(1, 300)
-    state = deliver(run)
-    assert sum(map(len, history(uri, state.run_id).values())) > 3 * MAX_METRICS
-    assert history(uri, state.run_id) == run.expected()
-
-
-def test_a_resumed_run_keeps_its_mlflow_run_and_repeated_steps_are_delivered_once(uri: str, tmp_path: Path) -> None:
-    run = RecordedRun(settings(tmp_path, uri))
-    run.start()
-    run.train(1, 47)
-    first = deliver(run)
-    assert stored_run(uri, first).info.status == "KILLED"
-    run.start(at_step=40)
-    run.train(41, 100, delay=0.5)
-    assert stored_run(uri, deliver(run, is_finished=False)).info.status == "RUNNING"
-    run.end()
-    second = deliver(run)
-    assert second.run_id == first.run_id
-    assert history(uri, second.run_id) == run.expected()
-    stored = stored_run(uri, second)
-    assert (stored.info.status, stored.data.tags["restored_from_step"]) == ("FINISHED", "40")
-
-
-def test_a_setting_changed_by_a_resume_becomes_a_tag(uri: str, tmp_path: Path) -> None:
-    run = finished_run(uri, tmp_path)
-    deliver(run)
-    loop = run.settings.loop.model_copy(update={"epochs": 20})
-    run.settings = run.settings.model_copy(update={"loop": loop})
-    run.start(at_step=100)
-    stored = stored_run(uri, deliver(run))
-    assert (stored.data.params["loop.epochs"], stored.data.tags["changed.loop.epochs"]) == ("10", "20")
 
 
 def test_parameters_beyond_the_limit_of_a_request_are_all_delivered(uri: str, tmp_path: Path) -> None:
@@ -243,28 +223,8 @@ def test_parameters_beyond_the_limit_of_a_request_are_all_delivered(uri: str, tm
     assert stored_run(uri, deliver(run)).data.params == parameters(run.settings)
 
 
-@pytest.mark.parametrize(("status", "expected"), [("failed", "FAILED"), ("interrupted", "KILLED")])
-def test_a_run_without_success_has_its_status_and_error(uri: str, tmp_path: Path, status: str, expected: str) -> None:
-    run = RecordedRun(settings(tmp_path, uri))
-    run.start()
-    run.end(status, message="the disk is full")
-    state = deliver(run)
-    stored = stored_run(uri, state)
-    assert (stored.info.status, stored.data.tags["error"], state.model_version) == (expected, "the disk is full", "")
-
-
-def test_resuming_a_failed_run_removes_its_error(uri: str, tmp_path: Path) -> None:
-    run = RecordedRun(settings(tmp_path, uri))
-    run.start()
-    run.end("failed", message="the disk is full")
-    deliver(run)
-    run.start(at_step=20)
-    assert "error" not in stored_run(uri, deliver(run)).data.tags
-
-
 def test_nan_and_infinity_are_delivered(uri: str, tmp_path: Path) -> None:
-    run = RecordedRun(settings(tmp_path, uri))
-    run.start()
+    run = started_run(tmp_path, uri)
     values = {"loss": math.nan, "gradient_norm": math.inf, "learning_rate": 0.1, "seconds": 0.1}
     run.write(Step(step=1, epoch=1, samples=64, **values))  # type: ignore[arg-type]
     stored = history(uri, deliver(run).run_id)
@@ -272,11 +232,14 @@ def test_nan_and_infinity_are_delivered(uri: str, tmp_path: Path) -> None:
     assert stored["train/gradient_norm"] == [(1, sys.float_info.max)]
 
 
-def test_a_new_store_gets_the_whole_history(uri: str, empty_store: Path, tmp_path: Path) -> None:
-    run = RecordedRun(settings(tmp_path, uri))
-    run.start()
-    run.train(1, 30)
+def test_a_moved_store_keeps_the_run_and_a_new_one_gets_its_whole_history(
+    uri: str, empty_store: Path, tmp_path: Path
+) -> None:
+    run = started_run(tmp_path, uri, trained=30)
     first = deliver(run)
+    run.settings = settings(tmp_path, f"sqlite:///{shutil.copy(tmp_path / 'mlflow.db', tmp_path / 'moved.db')}")
+    run.start(at_step=10)
+    assert deliver(run).run_id == first.run_id
     other = f"sqlite:///{shutil.copy(empty_store, tmp_path / 'other.db')}"
     run.settings = settings(tmp_path, other)
     run.start(at_step=20)
@@ -286,23 +249,12 @@ def test_a_new_store_gets_the_whole_history(uri: str, empty_store: Path, tmp_pat
 
 
 def test_a_run_whose_store_was_never_available_can_be_delivered_to_another(uri: str, tmp_path: Path) -> None:
-    run = RecordedRun(settings(tmp_path, "http://127.0.0.1:1"))
-    run.start()
+    run = started_run(tmp_path, "http://127.0.0.1:1")
     with pytest.raises(StoreUnavailableError, match="API request to http://127"):
         deliver(run)
     run.settings = settings(tmp_path, uri)
     run.start()
     assert history(uri, deliver(run).run_id) == run.expected()
-
-
-def test_a_moved_store_keeps_the_run(uri: str, tmp_path: Path) -> None:
-    run = RecordedRun(settings(tmp_path, uri))
-    run.start()
-    first = deliver(run)
-    moved = f"sqlite:///{shutil.copy(tmp_path / 'mlflow.db', tmp_path / 'moved.db')}"
-    run.settings = settings(tmp_path, moved)
-    run.start()
-    assert deliver(run).run_id == first.run_id
 
 
 @pytest.mark.parametrize("is_store_there", [True, False])
@@ -314,8 +266,7 @@ def test_a_run_resumed_from_another_folder_stays_in_its_embedded_store(
         (folder / EMBEDDED_FOLDER).mkdir(parents=True)
         shutil.copy(empty_store, folder / EMBEDDED_FOLDER / "mlflow.db")
     monkeypatch.chdir(here)
-    run = RecordedRun(settings(tmp_path, None))
-    run.start()
+    run = started_run(tmp_path, None)
     first = deliver(run)
     if not is_store_there:
         (here / EMBEDDED_FOLDER / "mlflow.db").unlink()
@@ -335,19 +286,3 @@ def test_concurrent_first_runs_create_the_embedded_store_once(tmp_path: Path, mo
     errors = [process.communicate()[1].decode() for process in both]
     assert [process.returncode for process in both] == [0, 0], errors
     assert (EMBEDDED_FOLDER / "mlflow.db").exists()
-
-
-def test_the_registered_model_predicts_like_the_trained_one(uri: str, tmp_path: Path) -> None:
-    run = finished_run(uri, tmp_path)
-    state = deliver(run)
-    mlflow.set_tracking_uri(uri)
-    address = f"models:/mlp-digits/{state.model_version}"
-    trained = build_model(run.settings.model, SPEC).eval()
-    safetensors.torch.load_model(trained, run.directory / "model" / "model.safetensors")
-    inputs = np.random.default_rng(1).standard_normal((7, *SPEC.shape)).astype(np.float32)
-    with torch.no_grad():
-        expected = trained(torch.from_numpy(inputs)).numpy()
-    np.testing.assert_allclose(mlflow.pyfunc.load_model(address).predict(inputs), expected, rtol=1e-5, atol=1e-6)
-    with torch.no_grad():
-        logits = mlflow.pytorch.load_model(address)(torch.from_numpy(inputs)).numpy()
-    np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-6)

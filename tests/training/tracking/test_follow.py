@@ -35,13 +35,6 @@ time.sleep(600)
 """
 
 
-@pytest.fixture
-def uri(store_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An empty store for one test; MLflow resolves relative paths beside it."""
-    monkeypatch.chdir(tmp_path)
-    return store_uri
-
-
 def eventually(holds: Callable[[], bool]) -> None:
     """Wait until a condition holds."""
     deadline = time.monotonic() + PATIENCE
@@ -63,6 +56,7 @@ def test_a_run_is_delivered_while_it_trains_and_completely_at_its_end(uri: str, 
     eventually(lambda: state_of(run).newest_step.get("train") == 30)
     assert MlflowClient(tracking_uri=uri).get_run(state_of(run).run_id).info.status == "RUNNING"
     assert os.getpriority(os.PRIO_PROCESS, follower.pid) > os.getpriority(os.PRIO_PROCESS, 0)
+    assert "libtorch" not in Path(f"/proc/{follower.pid}/maps").read_text(encoding="utf-8")
     run.train(31, 100)
     run.end()
     report = follower.finish(timeout=PATIENCE)
@@ -181,7 +175,9 @@ def test_a_failed_follower_reports_the_error(uri: str, tmp_path: Path) -> None:
     assert "Traceback" in (run.directory / "logs" / "tracking.jsonl").read_text()
 
 
-def test_the_next_run_delivers_earlier_runs(uri: str, tmp_path: Path) -> None:
+def test_the_end_of_a_run_waits_for_its_follower_for_a_limited_time_and_it_delivers_earlier_runs_too(
+    uri: str, tmp_path: Path
+) -> None:
     earlier = RecordedRun(settings(tmp_path, uri, name="earlier"))
     earlier.start()
     earlier.train(1, 20)
@@ -190,17 +186,9 @@ def test_the_next_run_delivers_earlier_runs(uri: str, tmp_path: Path) -> None:
     run.start()
     follower = FollowerProcess(run.directory)
     run.end("interrupted")
-    assert follower.finish(timeout=PATIENCE).is_complete
-    eventually(lambda: state_of(earlier).status == "FAILED")
-    assert history(uri, state_of(earlier).run_id) == earlier.expected()
-
-
-def test_finish_stops_waiting_after_its_timeout(uri: str, tmp_path: Path) -> None:
-    run = RecordedRun(settings(tmp_path, uri))
-    run.start()
-    follower = FollowerProcess(run.directory)
-    run.end("interrupted")
     report = follower.finish(timeout=0.01)
     assert not report.is_complete
     assert "in the background" in report.problem
     eventually(lambda: state_of(run).status == "KILLED")
+    eventually(lambda: state_of(earlier).status == "FAILED")
+    assert history(uri, state_of(earlier).run_id) == earlier.expected()

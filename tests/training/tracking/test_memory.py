@@ -1,4 +1,4 @@
-"""The memory of a delivery does not grow with the run, and torch is not part of it."""
+"""The memory of a delivery does not grow with the run."""
 
 from __future__ import annotations
 
@@ -9,39 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from observability.runlog import Phase
 from tests.training.tracking.recorded import RecordedRun, settings
-from tests.training.tracking.test_follow import PATIENCE, eventually, state_of
 from training.tracking import delivery
 from training.tracking.delivery import Delivery, last_start
-from training.tracking.process import FollowerProcess
-
-STEPS = 4000
-RESIDENT_MEGABYTES = 400
-"""MLflow and its database take 250; torch takes 500 more."""
-
-
-def peak_of_process(pid: int) -> float:
-    """Largest resident set of a process so far, in megabytes."""
-    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-    return int(status.partition("VmHWM:")[2].split()[0]) * 1024 / 1e6
-
-
-@pytest.mark.long
-def test_a_follower_stays_small_until_its_model_is_registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    run = RecordedRun(settings(tmp_path, f"sqlite:///{tmp_path / 'mlflow.db'}"))
-    run.start()
-    follower = FollowerProcess(run.directory)
-    run.train(1, STEPS)
-    eventually(lambda: state_of(run).newest_step.get("train") == STEPS)
-    run.write(Phase(name="finish", process="rank 0"))
-    size = (run.directory / "events.jsonl").stat().st_size
-    eventually(lambda: state_of(run).offset == size)
-    assert peak_of_process(follower.pid) < RESIDENT_MEGABYTES
-    assert "libtorch" not in Path(f"/proc/{follower.pid}/maps").read_text(encoding="utf-8")
-    run.end(step=STEPS)
-    assert follower.finish(timeout=PATIENCE).model == "mlp-digits/1"
 
 
 class CountingClient:

@@ -59,13 +59,6 @@ print(tuple(model(torch.ones(3, 1, 8, 8)).shape))
 """
 
 
-@pytest.fixture
-def uri(store_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An empty store for one test; MLflow resolves relative paths beside it."""
-    monkeypatch.chdir(tmp_path)
-    return store_uri
-
-
 def project(folder: Path, head: str = EXPORTABLE) -> Path:
     """A code folder with a model."""
     return committed(folder, {"own_nets.py": NETS, "own_layers/__init__.py": "", "own_layers/heads.py": head})

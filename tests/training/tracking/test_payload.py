@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -62,6 +61,9 @@ def test_every_setting_becomes_a_parameter() -> None:
     assert parameters["tracking.uri"] == "null"
     assert parameters["model.options"] == "{}"
     assert {key.partition(".")[0] for key in parameters} == set(TrainingSettings.model_fields)
+    on_disk = TrainingSettings.model_validate({"data": {"path": Path("/data")}})
+    assert payload.parameters(on_disk)["data.path"] == "/data"
+    assert payload.truncate("x" * 501) == "x" * 499 + "…"
 
 
 @given(st.dictionaries(st.from_regex(r"[a-z_]{1,20}", fullmatch=True), OPTION_VALUES, max_size=5))
@@ -77,22 +79,15 @@ def test_an_option_becomes_a_parameter_with_its_value_unless_it_is_truncated(
             assert (text if isinstance(value, str) else json.loads(text)) == value
 
 
-def test_a_long_value_is_truncated_with_an_ellipsis() -> None:
-    assert payload.truncate("x" * 501) == "x" * 499 + "…"
-
-
 def test_parameters_and_shared_settings_have_no_credentials() -> None:
     settings = TrainingSettings.model_validate({"tracking": {"uri": "https://me:secret@host:5000/path"}})
     assert payload.parameters(settings)["tracking.uri"] == "https://host:5000/path"
     assert "secret" not in payload.redact(settings).model_dump_json()
 
 
-@pytest.mark.parametrize("uri", ["sqlite:////a/b.db", "http://host:1", "file:///a@b", "databricks"])
-def test_a_uri_without_credentials_is_unchanged(uri: str) -> None:
-    assert redact_uri(uri) == uri
-
-
-def test_only_a_run_on_a_server_has_a_page() -> None:
+def test_a_uri_without_credentials_is_unchanged_and_only_a_server_has_a_page_of_a_run() -> None:
+    for uri in ("sqlite:////a/b.db", "http://host:1", "file:///a@b", "databricks"):
+        assert redact_uri(uri) == uri
     assert run_page("http://a:b@host:1/", experiment_id="2", run_id="r") == "http://host:1/#/experiments/2/runs/r"
     assert run_page("sqlite:///x.db", experiment_id="2", run_id="r") == ""
 
@@ -125,19 +120,13 @@ def test_every_measurement_becomes_a_metric() -> None:
     assert committed == {"checkpoint/bytes": 10, "checkpoint/stall_seconds": 0.1, "checkpoint/write_seconds": 0.2}
 
 
-@pytest.mark.parametrize("event", events_with_metrics(), ids=lambda event: event.kind)
-def test_metrics_have_the_step_and_timestamp_of_their_event(event: Event) -> None:
-    assert {(point.step, point.timestamp) for point in payload.points(event)} == {(3, 1501)}
-
-
-def test_each_kind_of_measurement_is_its_own_series() -> None:
-    assert [payload.series(event) for event in events_with_metrics()] == ["train", "validation", "checkpoint"]
-
-
-def test_a_notice_has_no_metrics() -> None:
+def test_metrics_have_the_step_time_and_series_of_their_event_and_a_notice_has_none() -> None:
+    events = events_with_metrics()
+    assert [payload.series(event) for event in events] == ["train", "validation", "checkpoint"]
+    for event in events:
+        assert {(point.step, point.timestamp) for point in payload.points(event)} == {(3, 1501)}, event.kind
     notice = Notice(level="info", message="hello")
-    assert payload.points(notice) == []
-    assert payload.series(notice) == ""
+    assert (payload.points(notice), payload.series(notice)) == ([], "")
 
 
 def test_git_tags_are_set_only_in_a_git_repository() -> None:
@@ -146,8 +135,3 @@ def test_git_tags_are_set_only_in_a_git_repository() -> None:
     environment["git"] = {"revision": "abc", "branch": "main", "dirty": True}
     tags = payload.start_tags(TrainingSettings(), environment)
     assert (tags["mlflow.source.git.commit"], tags["mlflow.source.git.dirty"]) == ("abc", "true")
-
-
-def test_a_path_becomes_text() -> None:
-    settings = TrainingSettings.model_validate({"data": {"path": Path("/data")}})
-    assert payload.parameters(settings)["data.path"] == "/data"

@@ -28,14 +28,11 @@ def test_an_unavailable_store_and_a_refused_model_are_told_apart(tmp_path: Path)
         ModelRegistration().register(run.directory, uri=f"sqlite:///{tmp_path / 'mlflow.db'}", run_id="r", name="n")
 
 
-def test_a_process_that_is_killed_is_an_error_that_says_so(tmp_path: Path) -> None:
+def test_a_process_that_is_killed_is_an_error_that_says_so_and_a_cancelled_one_ends(tmp_path: Path) -> None:
     registration = ModelRegistration()
     os.kill(registration._process.pid, signal.SIGKILL)
     with pytest.raises(PlatformError, match="ended with status -9"):
         registration.register(tmp_path, uri="x", run_id="r", name="n")
-
-
-def test_a_cancelled_process_ends() -> None:
-    registration = ModelRegistration()
-    registration.cancel()
-    assert registration._process.returncode is not None
+    cancelled = ModelRegistration()
+    cancelled.cancel()
+    assert cancelled._process.returncode is not None

@@ -10,7 +10,6 @@ from pathlib import Path
 import mlflow
 import numpy as np
 import pytest
-from mlflow import MlflowClient
 
 from observability.runlog import Evaluated, Notice, read_all, select
 from tests.engines.mlflow_server import MlflowServer
@@ -86,19 +85,3 @@ def test_a_server_that_restarts_during_a_run_has_everything_once(server: MlflowS
     report = follower.finish(timeout=PATIENCE)
     assert report.is_complete, report.problem
     assert history(server.uri, report.run_id) == run.expected()
-
-
-def test_sync_delivers_a_run_whose_server_was_never_available(server: MlflowServer, tmp_path: Path) -> None:
-    server.kill()
-    run = RecordedRun(settings(tmp_path, server.uri))
-    run.start()
-    follower = FollowerProcess(run.directory)
-    eventually(lambda: len(notices(run)) == 1)
-    run.train(1, 100)
-    run.end()
-    assert not follower.finish(timeout=PATIENCE).is_complete
-    assert sync([run.directory]) == ExitStatus.FAILED
-    server.start()
-    assert sync([run.directory]) == ExitStatus.DONE
-    assert history(server.uri, state_of(run).run_id) == run.expected()
-    assert MlflowClient(tracking_uri=server.uri).get_run(state_of(run).run_id).info.status == "FINISHED"

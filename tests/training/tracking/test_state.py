@@ -24,14 +24,12 @@ with delivery_lock(Path(sys.argv[1]), wait=True):
 """
 
 
-def test_a_run_has_no_state_before_its_first_delivery(tmp_path: Path) -> None:
+def test_a_saved_state_loads_equal_and_two_runs_have_different_keys(tmp_path: Path) -> None:
     assert TrackingState.load(tmp_path) is None
-
-
-def test_a_saved_state_loads_equal(tmp_path: Path) -> None:
     state = TrackingState(uri="http://host", run_id="r", offset=7, newest_step={"train": 3}, status="RUNNING")
     state.save(tmp_path)
     assert TrackingState.load(tmp_path) == state
+    assert TrackingState(uri="x").run_key != TrackingState(uri="x").run_key
 
 
 def test_an_interrupted_save_keeps_the_previous_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,10 +44,6 @@ def test_an_interrupted_save_keeps_the_previous_state(tmp_path: Path, monkeypatc
     assert TrackingState.load(tmp_path) == state
 
 
-def test_two_runs_have_different_keys() -> None:
-    assert TrackingState(uri="x").run_key != TrackingState(uri="x").run_key
-
-
 def test_one_process_at_a_time_holds_the_lock_until_it_is_killed(tmp_path: Path) -> None:
     command = [sys.executable, "-c", HOLD, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
@@ -57,6 +51,6 @@ def test_one_process_at_a_time_holds_the_lock_until_it_is_killed(tmp_path: Path)
         assert other.stdout.readline() == b"held\n"
         with delivery_lock(tmp_path, wait=False) as is_acquired:
             assert not is_acquired
-        threading.Timer(0.2, other.kill).start()
+        threading.Timer(0.1, other.kill).start()
         with delivery_lock(tmp_path, wait=True) as is_acquired:
             assert is_acquired

@@ -25,13 +25,6 @@ def undelivered_run(configuration: TrainingSettings) -> RecordedRun:
     return run
 
 
-@pytest.fixture
-def uri(store_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An empty store for one test; MLflow resolves relative paths beside it."""
-    monkeypatch.chdir(tmp_path)
-    return store_uri
-
-
 def test_a_delivered_run_is_not_delivered_again(uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = undelivered_run(settings(tmp_path, uri))
     assert sync([run.directory]) == ExitStatus.DONE

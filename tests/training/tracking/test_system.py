@@ -28,6 +28,7 @@ def test_the_machine_is_sampled_during_the_block_and_at_its_end(tmp_path: Path) 
 
 def test_reading_starts_at_the_offset_and_skips_an_incomplete_line(tmp_path: Path) -> None:
     line = '{"time": 1.0, "step": 0, "metrics": {"x": 1.0}}\n'
+    assert system.read_samples(tmp_path, offset=0) == ([], 0)
     file = tmp_path / system.FILE_NAME
     file.write_text(line + line[:20])
     samples, offset = system.read_samples(tmp_path, offset=0)
@@ -65,10 +66,6 @@ def test_sampling_goes_on_after_a_sample_that_could_not_be_written(
     assert system.read_samples(tmp_path, offset=0)[0]
 
 
-def test_a_run_without_samples_has_no_points(tmp_path: Path) -> None:
-    assert system.read_samples(tmp_path, offset=0) == ([], 0)
-
-
 class NvmlError(Exception):
     """The error of pynvml."""
 
@@ -96,26 +93,12 @@ def nvml(*, has_driver: bool, has_mig: bool) -> SimpleNamespace:
     )
 
 
-def gpu_metrics() -> dict[str, float]:
-    """The measured GPU metrics."""
-    return {key: value for key, value in system.measure_system().items() if key.startswith("gpu_")}
-
-
-def test_a_gpu_is_measured_in_percent_megabytes_and_watts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", nvml(has_driver=True, has_mig=False))
-    assert gpu_metrics() == {
-        "gpu_0_memory_usage_megabytes": 25.0,
-        "gpu_0_memory_usage_percentage": 25.0,
-        "gpu_0_utilization_percentage": 50,
-        "gpu_0_power_usage_watts": 300.0,
-    }
-
-
-def test_a_gpu_in_mig_mode_has_memory_metrics_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", nvml(has_driver=True, has_mig=True))
-    assert set(gpu_metrics()) == {"gpu_0_memory_usage_megabytes", "gpu_0_memory_usage_percentage"}
-
-
-def test_a_machine_without_a_driver_has_no_gpu_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", nvml(has_driver=False, has_mig=False))
-    assert gpu_metrics() == {}
+def test_a_gpu_is_measured_in_percent_megabytes_and_watts_as_far_as_its_mode_and_driver_allow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    memory = {"gpu_0_memory_usage_megabytes": 25.0, "gpu_0_memory_usage_percentage": 25.0}
+    whole = {**memory, "gpu_0_utilization_percentage": 50, "gpu_0_power_usage_watts": 300.0}
+    for has_driver, has_mig, expected in ((True, False, whole), (True, True, memory), (False, False, {})):
+        monkeypatch.setitem(sys.modules, "pynvml", nvml(has_driver=has_driver, has_mig=has_mig))
+        found = {key: value for key, value in system.measure_system().items() if key.startswith("gpu_")}
+        assert found == expected

@@ -57,13 +57,6 @@ def envelope(points: Iterable[tuple[int, float]]) -> list[tuple[float, float]]:
     return [(min(values), max(values)) for _, values in sorted(columns.items())]
 
 
-@pytest.fixture
-def uri(store_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An empty store for one test; MLflow resolves relative paths beside it."""
-    monkeypatch.chdir(tmp_path)
-    return store_uri
-
-
 def test_charts_of_a_server_keep_their_envelope_and_every_spike(mlflow_server: MlflowServer, tmp_path: Path) -> None:
     run = long_run(mlflow_server.uri, tmp_path)
     run.write(*noisy_steps(1, 4096))
