@@ -7,8 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.training.launch.ranks import on_ranks
 from tests.training.runs import small_settings
+from training.code import kept
+from training.code.archive import pack
 from training.config.schema import TrainingSettings
+from training.launch.task import RankPlace, RankTask
+from training.worker import run_rank
 
 FILES = {
     "nets.py": "def make(spec, **options):\n    return None\n",
@@ -117,3 +122,16 @@ def settings(*, epochs: int = 6, **sections: dict[str, Any]) -> TrainingSettings
         "loop": {"epochs": epochs, "global_batch": 32},
     }
     return small_settings(**{**own, **{name: {**own.get(name, {}), **values} for name, values in sections.items()}})
+
+
+def uninterrupted(chosen: TrainingSettings, folder: Path) -> str:
+    """The weights of a run of `OWN` that nothing happens to."""
+    run = folder / "run"
+    run.mkdir(parents=True)
+    own = kept.keep(run, pack(write(folder / "mine", OWN)))
+    task = RankTask(settings=chosen, run_directory=run, attempt=0, code=own)
+    return on_ranks(chosen.scale.workers, _run_at, task)[0]
+
+
+def _run_at(place: RankPlace, task: RankTask) -> str:
+    return run_rank(task, place).weights_sha256

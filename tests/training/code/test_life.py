@@ -13,20 +13,16 @@ import pytest
 from observability.runlog import Notice, Restored, RunEnded, RunStarted, TrainingStarted, read_all, select
 from tests.distribution import RAY
 from tests.engines import report_table
-from tests.engines.ports import free_port
 from tests.engines.ray_cluster import short_folder
-from tests.training.code.projects import LOSSES, NETS, OWN, settings, write
-from tests.training.launch.driver import Driver, arguments_for, end_together, is_commit
-from tests.training.launch.ranks import on_ranks
+from tests.training.code.projects import LOSSES, NETS, OWN, settings, uninterrupted, write
+from tests.training.launch.driver import Driver, arguments_for, is_commit
 from training.checkpoint.manifest import MANIFEST_FILE, Manifest
 from training.cli import main
 from training.code import kept
 from training.code.archive import pack
 from training.config.load import render
 from training.config.schema import TrainingSettings
-from training.launch.task import RankPlace, RankTask
 from training.rundir import RunDirectory
-from training.worker import run_rank
 
 EPOCHS = 80
 EPOCHS_WITH_LOADERS = 24
@@ -34,22 +30,6 @@ EPOCHS_WITH_LOADERS = 24
 
 WITHOUT_DROPOUT = OWN | {"own_project/nets.py": NETS.replace("dropout=0.3", "dropout=0.0")}
 OTHER_LOSS = OWN | {"own_losses.py": LOSSES.replace("error.abs()", "error.square()")}
-
-
-def run_at(place: RankPlace, task: RankTask) -> str:
-    return run_rank(task, place).weights_sha256
-
-
-def uninterrupted(chosen: TrainingSettings, folder: Path) -> str:
-    """The weights of a run that nothing happens to."""
-    own = kept.keep(write_empty(folder), pack(write(folder / "mine", OWN)))
-    task = RankTask(settings=chosen, run_directory=folder / "run", attempt=0, code=own)
-    return on_ranks(chosen.scale.workers, run_at, task)[0]
-
-
-def write_empty(folder: Path) -> Path:
-    (folder / "run").mkdir(parents=True)
-    return folder / "run"
 
 
 def weights(run: Path) -> str:
@@ -126,20 +106,6 @@ def test_a_ray_run_resumes_with_what_it_has_kept(short_path: Path, tmp_path: Pat
     run = short_path / "runs" / "run"
     assert select(read_all(run), Restored)[-1].step > 0
     assert weights(run) == uninterrupted(chosen, tmp_path / "reference")
-
-
-def test_two_drivers_of_one_run_share_its_code(tmp_path: Path) -> None:
-    rendezvous = f"127.0.0.1:{free_port()}"
-    code = write(tmp_path / "mine", OWN)
-    drivers = []
-    for node in range(2):
-        scale = {"launcher": "torchrun", "workers": 2, "nodes": 2, "node_rank": node, "rendezvous": rendezvous}
-        drivers.append(train(settings(scale=scale), tmp_path, code))
-    with drivers[0], drivers[1]:
-        end_together(drivers)
-    report_table.ran("torchrun")
-    alone = settings(scale={"launcher": "torchrun", "workers": 2})
-    assert weights(tmp_path / "runs" / "run") == uninterrupted(alone, tmp_path / "reference")
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-import pytest
-
 from training.launch.drain import DrainNotice, leaves_at
 
 NOW = 1000.0
@@ -15,21 +13,15 @@ def notice(*, deadline: float = NOW + 120, has_replacements: bool) -> DrainNotic
     return DrainNotice(ranks=(1,), deadline=deadline, has_replacements=has_replacements)
 
 
-@pytest.mark.parametrize("seconds", [20, 120, 3600])
-def test_ranks_whose_replacements_are_ready_leave_at_once_however_long_the_notice_is(seconds: float) -> None:
-    assert leaves_at(notice(deadline=NOW + seconds, has_replacements=True), now=NOW, save_seconds=10) == NOW
-
-
-def test_without_replacements_they_train_until_three_checkpoints_and_a_reserve_before_the_end() -> None:
+def test_ranks_leave_at_once_or_three_checkpoints_and_a_reserve_before_the_end_if_nothing_replaces_them() -> None:
+    for seconds in (20, 120, 3600):
+        ready = notice(deadline=NOW + seconds, has_replacements=True)
+        assert leaves_at(ready, now=NOW, save_seconds=10) == NOW, seconds
     assert leaves_at(notice(has_replacements=False), now=NOW, save_seconds=10) == NOW + 120 - 30 - 5
-
-
-def test_a_notice_that_is_shorter_than_that_is_obeyed_at_once() -> None:
-    assert leaves_at(notice(deadline=NOW + 20, has_replacements=False), now=NOW, save_seconds=10) == NOW
-
-
-def test_a_notice_without_a_deadline_may_end_at_any_time() -> None:
-    assert leaves_at(notice(deadline=math.inf, has_replacements=False), now=NOW, save_seconds=1) == NOW
+    too_short = notice(deadline=NOW + 20, has_replacements=False)
+    at_any_time = notice(deadline=math.inf, has_replacements=False)
+    for urgent in (too_short, at_any_time):
+        assert leaves_at(urgent, now=NOW, save_seconds=10) == NOW
 
 
 def test_a_notice_in_words_names_the_ranks_and_the_time_that_is_left() -> None:

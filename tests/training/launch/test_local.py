@@ -19,31 +19,16 @@ from training.launch.task import RankTask, WorkersFailedError
 FAULTS = "tests.training.faults.models"
 
 
-def test_a_plain_run_is_one_process_of_this_interpreter(tmp_path: Path) -> None:
-    task = tmp_path / "task.json"
-    scale = ScaleSettings(launcher="plain", workers=1)
-    assert rank_command(scale, task) == [sys.executable, "-m", "training.launch.rank", str(task)]
-
-
-def test_torchrun_on_one_machine_selects_its_own_port(tmp_path: Path) -> None:
-    words = rank_command(ScaleSettings(launcher="torchrun", workers=4), tmp_path)
-    assert "--standalone" in words
-    assert "--nproc-per-node=4" in words
-    assert not any(word.startswith("--master") for word in words)
-
-
-def test_torchrun_on_several_machines_divides_the_workers_and_uses_the_configured_rendezvous(tmp_path: Path) -> None:
+def test_each_launcher_has_its_command(tmp_path: Path) -> None:
+    plain = rank_command(ScaleSettings(launcher="plain", workers=1), tmp_path / "task.json")
+    assert plain == [sys.executable, "-m", "training.launch.rank", str(tmp_path / "task.json")]
+    here = rank_command(ScaleSettings(launcher="torchrun", workers=4), tmp_path)
+    assert {"--standalone", "--nproc-per-node=4"} <= {*here}
+    assert not any(word.startswith("--master") for word in here), "torchrun selects a port"
     scale = ScaleSettings(launcher="torchrun", workers=8, nodes=2, node_rank=1, rendezvous="head.example:29400")
-    words = rank_command(scale, tmp_path)
-    for word in (
-        "--nnodes=2",
-        "--node-rank=1",
-        "--master-addr=head.example",
-        "--master-port=29400",
-        "--nproc-per-node=4",
-        "--max-restarts=0",
-    ):
-        assert word in words
+    several = rank_command(scale, tmp_path)
+    assert {"--nnodes=2", "--node-rank=1", "--nproc-per-node=4", "--max-restarts=0"} <= {*several}
+    assert {"--master-addr=head.example", "--master-port=29400"} <= {*several}
 
 
 def launch(folder: Path, launcher: str, model: str, *, workers: int, **options: int) -> None:
@@ -57,17 +42,13 @@ def launch(folder: Path, launcher: str, model: str, *, workers: int, **options: 
     ProcessLauncher().launch(RankTask(settings=settings, run_directory=folder, attempt=0), on_phase=lambda _: None)
 
 
-def test_a_killed_rank_is_named_with_its_signal(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("model", "status"), [("killed", -9), ("exiting", 3)])
+def test_a_rank_that_ends_before_the_training_is_a_failure_with_its_exit_status(
+    tmp_path: Path, model: str, status: int
+) -> None:
     with pytest.raises(WorkersFailedError) as raised:
-        launch(tmp_path, "plain", "killed", workers=1)
-    assert raised.value.exits == {0: -9}
-
-
-@pytest.mark.parametrize("code", [0, 3])
-def test_a_rank_that_exits_before_the_end_is_a_failure_with_its_exit_code(tmp_path: Path, code: int) -> None:
-    with pytest.raises(WorkersFailedError) as raised:
-        launch(tmp_path, "plain", "exiting", workers=1, code=code)
-    assert raised.value.exits == {0: code}
+        launch(tmp_path, "plain", model, workers=1, **({"code": status} if model == "exiting" else {}))
+    assert raised.value.exits == {0: status}
 
 
 @pytest.mark.parametrize(("launcher", "workers"), [("plain", 1), ("torchrun", 2)])

@@ -39,14 +39,13 @@ def caller(gate: LoopGate) -> Iterator[Caller]:
     inside.may_leave.set()
 
 
-def test_an_open_gate_lets_threads_in_again_and_again(gate: LoopGate) -> None:
+def test_an_open_gate_lets_threads_in_again_and_again_and_a_closed_one_none(gate: LoopGate) -> None:
     for _ in range(2):
         with gate.passing(), gate.passing():
             pass
-
-
-def test_a_gate_without_threads_closes_at_once_and_lets_none_in(gate: LoopGate) -> None:
-    assert gate.close(seconds=0)
+    with pytest.raises(ValueError, match="of the call"), gate.passing():
+        raise ValueError("of the call")
+    assert gate.close(seconds=0), "a thread that has failed inside has left"
     with pytest.raises(GateClosedError), gate.passing():
         pytest.fail("the gate is closed")
 
@@ -66,12 +65,6 @@ def test_closing_waits_until_the_threads_inside_have_left(gate: LoopGate, caller
 def test_closing_says_that_a_thread_is_still_inside(gate: LoopGate) -> None:
     assert not gate.close(seconds=0.05)
     assert _is_closed(gate)
-
-
-def test_a_thread_that_fails_inside_has_left(gate: LoopGate) -> None:
-    with pytest.raises(ValueError, match="of the call"), gate.passing():
-        raise ValueError("of the call")
-    assert gate.close(seconds=0)
 
 
 def _is_closed(gate: LoopGate) -> bool:

@@ -29,6 +29,8 @@ from training.launch import ray_cluster, ray_facts, ray_messages, ray_node, ray_
 from training.launch.loop_gate import LoopGate
 from training.launch.ray_node import LocalNode
 
+PACKAGE = Path(ray.__file__).parent
+
 
 def parameters(function: Callable[..., Any]) -> list[str]:
     return list(inspect.signature(function).parameters)
@@ -44,38 +46,26 @@ def test_the_version_of_ray_is_the_one_these_tests_were_written_for() -> None:
     assert ray.__version__ == "2.60.0"
 
 
-def test_the_controller_creates_its_worker_group_from_a_class_attribute() -> None:
+def test_our_worker_group_differs_from_rays_only_in_the_controller_actor_and_the_runtime_environment() -> None:
     assert TrainController.worker_group_cls is WorkerGroup
     assert "self.worker_group_cls" in inspect.getsource(TrainController)
-
-
-def test_our_worker_group_differs_from_rays_only_in_the_controller_actor() -> None:
-    name = "_init_train_context_on_workers"
-    ours = getattr(ray_trainer._OwnWorkerGroup, name)
-    assert parameters(ours) == parameters(getattr(WorkerGroup, name))
-    source = inspect.getsource(getattr(WorkerGroup, name))
-    assert "controller_actor=" in source
-    for line in ("self._train_run_context", "self._storage_context", "self._worker_callbacks_to_propagate"):
-        assert line in source
-    assert "self._decorate_worker_log_file_paths(workers)" in source
-
-
-def test_workers_accept_the_context_of_our_worker_group() -> None:
+    for name in ("_init_train_context_on_workers", "_get_worker_runtime_env"):
+        ours, theirs = (parameters(getattr(one, name)) for one in (ray_trainer._OwnWorkerGroup, WorkerGroup))
+        assert ours == theirs
+    assert "self._get_worker_runtime_env(" in inspect.getsource(WorkerGroup._create_workers)
+    source = inspect.getsource(WorkerGroup._init_train_context_on_workers)
+    for part in (
+        "controller_actor=",
+        "self._train_run_context",
+        "self._storage_context",
+        "self._worker_callbacks_to_propagate",
+        "self._decorate_worker_log_file_paths(workers)",
+    ):
+        assert part in source
     assert parameters(RayTrainWorker.init_train_context)[:7] == [
-        "self",
-        "train_run_context",
-        "distributed_context",
-        "synchronization_actor",
-        "storage_context",
-        "worker_callbacks",
-        "controller_actor",
-    ]
-
-
-def test_workers_have_no_runtime_environment_for_which_the_node_has_no_agent() -> None:
-    name = "_get_worker_runtime_env"
-    assert parameters(getattr(ray_trainer._OwnWorkerGroup, name)) == parameters(getattr(WorkerGroup, name))
-    assert f"self.{name}(" in inspect.getsource(WorkerGroup._create_workers)
+        "self", "train_run_context", "distributed_context", "synchronization_actor", "storage_context",
+        "worker_callbacks", "controller_actor",
+    ]  # fmt: skip
 
 
 def test_a_worker_group_passes_the_synchronization_actor_only_to_what_we_replace() -> None:
@@ -112,38 +102,27 @@ def test_the_constructor_of_a_node_calls_the_methods_that_our_node_overrides() -
     assert {"node_ip_address", "worker_path", "env_vars", "no_monitor"} <= set(parameters(RayParams.__init__))
 
 
-def test_ray_waits_for_the_metadata_service_s_port_with_the_function_that_we_replace() -> None:
+def test_the_start_of_a_node_has_what_our_node_replaces() -> None:
     source = inspect.getsource(Node.start_gcs_server)
     assert source.count("= wait_for_persisted_port(") == 1
     assert source.index("self.all_processes[ray_constants.PROCESS_TYPE_GCS_SERVER] =") < source.index("wait_for_pers")
-
-
-def test_the_command_of_the_raylet_has_the_agents_that_our_node_replaces() -> None:
     source = inspect.getsource(services.start_raylet)
     assert source.count("start_ray_process(") == 1
     for flag in ("--dashboard_agent_command=", "--runtime_env_agent_command="):
         assert source.count(f'"{flag}{{}}"') == 1
-
-
-def test_ray_waits_for_no_port_that_our_node_does_not_publish() -> None:
-    names = {name for name in vars(_raylet) if name.endswith("_PORT_NAME")} - {"GCS_SERVER_PORT_NAME"}
-    assert {getattr(_raylet, name) for name in names} == set(ray_node._AGENT_PORTS)
-
-
-def test_rays_worker_is_the_script_that_our_entry_point_runs() -> None:
-    assert (Path(ray.__file__).parent / "_private" / "workers" / "default_worker.py").is_file()
+    ports = {name for name in vars(_raylet) if name.endswith("_PORT_NAME")} - {"GCS_SERVER_PORT_NAME"}
+    assert {getattr(_raylet, name) for name in ports} == set(ray_node._AGENT_PORTS)
+    assert (PACKAGE / "_private" / "workers" / "default_worker.py").is_file()
     assert '"default_worker.py"' in inspect.getsource(Node.__init__)
+    assert ray_constants.OBJECT_STORE_MINIMUM_MEMORY_BYTES <= ray_node._OBJECT_STORE_BYTES
 
 
-def test_fit_calls_the_methods_that_our_trainer_overrides() -> None:
+def test_fit_and_the_controller_s_loop_call_the_methods_that_ours_override() -> None:
     source = inspect.getsource(DataParallelTrainer.fit)
     assert "callbacks=self._create_default_callbacks()" in source
     assert "self._initialize_and_run_controller(" in source
     assert inspect.iscoroutinefunction(TrainController.run)
     assert not inspect.iscoroutinefunction(TrainController.get_result)
-
-
-def test_the_loop_of_a_controller_calls_the_method_that_ours_overrides() -> None:
     assert "await self._run_control_loop_iteration()" in inspect.getsource(TrainController.run)
     assert inspect.iscoroutinefunction(TrainController._run_control_loop_iteration)
     assert parameters(TrainController._run_control_loop_iteration) == ["self"]
@@ -169,68 +148,44 @@ def test_dead_ranks_are_those_that_failed_the_health_check() -> None:
     assert ray_trainer.dead_ranks(error) == [1]
 
 
-@pytest.mark.parametrize(
-    "variable",
-    [name for name in (*ray_cluster._ENVIRONMENT, *ray_cluster._LOCAL_ENVIRONMENT) if name.startswith("RAY_TRAIN_")]
-    + ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", "RAY_CHDIR_TO_TRIAL_DIR"],
-)
-def test_ray_train_reads_the_variables_that_we_set(variable: str) -> None:
-    source = "".join(
+def test_ray_reads_the_variables_that_we_set() -> None:
+    of_train = "".join(
         inspect.getsource(import_module(module))
         for module in ("ray.train.v2._internal.constants", "ray.train.constants", "ray.train.v2._internal.util")
     )
-    assert f'"{variable}"' in source
-
-
-@pytest.mark.parametrize(
-    "variable",
-    [
+    ours = [*ray_cluster._ENVIRONMENT, *ray_cluster._LOCAL_ENVIRONMENT]
+    also = ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", "RAY_CHDIR_TO_TRIAL_DIR"]
+    for variable in [name for name in ours if name.startswith("RAY_TRAIN_")] + also:
+        assert f'"{variable}"' in of_train
+    modules = [*PACKAGE.glob("_private/**/*.py"), *PACKAGE.glob("_common/**/*.py")]
+    of_core = "".join(path.read_text(encoding="utf-8") for path in modules)
+    for variable in (
         "RAY_USAGE_STATS_ENABLED",
         "RAY_AUTH_MODE",
         "RAY_AUTH_TOKEN",
         "RAY_gcs_server_port_wait_time_s",
         "RAY_ENABLE_AUTO_CONNECT",
-    ],
-)
-def test_ray_core_reads_the_variables_that_we_set(variable: str) -> None:
-    package = Path(ray.__file__).parent
-    modules = [*package.glob("_private/**/*.py"), *package.glob("_common/**/*.py")]
-    assert any(f'"{variable}"' in path.read_text(encoding="utf-8") for path in modules)
+    ):
+        assert f'"{variable}"' in of_core
 
 
-def test_the_raylet_knows_the_settings_that_we_set() -> None:
+def test_the_raylet_knows_the_settings_that_we_set_and_names_itself_to_its_workers() -> None:
     """Ray compiles these settings in and ignores unknown ones."""
-    raylet = (Path(ray.__file__).parent / "core/src/ray/raylet/raylet").read_bytes()
+    raylet = (PACKAGE / "core/src/ray/raylet/raylet").read_bytes()
     of_core = [name for name in ray_cluster._LOCAL_TIMEOUTS if name != "RAY_gcs_server_port_wait_time_s"]
     ours = [*ray_cluster._LOCAL_ENVIRONMENT, *ray_node._RAYLET_ENVIRONMENT, *of_core]
-    names = [name.removeprefix("RAY_") for name in ours]
-    compiled = [name for name in names if name.islower()]
+    compiled = [name for name in (name.removeprefix("RAY_") for name in ours) if name.islower()]
     assert len(compiled) == 6
     assert all(name.encode() in raylet for name in compiled)
-
-
-def test_ray_prints_the_death_of_a_worker_with_a_function_that_we_replace() -> None:
-    assert "            print_to_stdstream(" in inspect.getsource(worker.listen_error_messages)
-    assert parameters(ray_messages._print) == parameters(ray_messages._print_others)
-    raylet = (Path(ray.__file__).parent / "core/src/ray/raylet/raylet").read_bytes()
-    assert ray_messages._WORKER_DIED.encode() in raylet
-
-
-def test_the_environment_of_a_worker_names_its_raylet() -> None:
-    raylet = (Path(ray.__file__).parent / "core/src/ray/raylet/raylet").read_bytes()
     assert b"RAY_RAYLET_PID" in raylet
 
 
-def test_our_object_store_is_not_below_rays_minimum() -> None:
-    assert ray_constants.OBJECT_STORE_MINIMUM_MEMORY_BYTES <= ray_node._OBJECT_STORE_BYTES
-
-
-def test_ray_knows_which_nodes_drain() -> None:
+def test_ray_says_that_a_worker_died_that_an_actor_died_with_its_node_and_which_nodes_drain() -> None:
     """`draining_nodes` reads the keys; the values are deadlines."""
+    assert "            print_to_stdstream(" in inspect.getsource(worker.listen_error_messages)
+    assert parameters(ray_messages._print) == parameters(ray_messages._print_others)
+    assert ray_messages._WORKER_DIED.encode() in (PACKAGE / "core/src/ray/raylet/raylet").read_bytes()
+    metadata_service = (PACKAGE / "core/src/ray/gcs/gcs_server").read_bytes()
+    assert all(part.encode() in metadata_service for part in ray_facts._LOST_WITH_NODE)
     assert parameters(ray_state.state.get_draining_nodes) == []
     assert get_args(inspect.signature(ray_state.state.get_draining_nodes).return_annotation) == (str, int)
-
-
-def test_ray_says_of_an_actor_that_it_died_with_its_node() -> None:
-    metadata_service = (Path(ray.__file__).parent / "core/src/ray/gcs/gcs_server").read_bytes()
-    assert all(part.encode() in metadata_service for part in ray_facts._LOST_WITH_NODE)

@@ -78,11 +78,6 @@ def children(earlier: frozenset[int]) -> list[str]:
     return sorted(found)
 
 
-def replace_raylet(patch: pytest.MonkeyPatch, folder: Path, script: str) -> None:
-    """Start a shell script instead of the raylet; `$RAYLET` is the real one."""
-    replace_program(patch, folder, "raylet", f"RAYLET={services.RAYLET_EXECUTABLE}\n{script}")
-
-
 def replace_program(patch: pytest.MonkeyPatch, folder: Path, name: str, script: str) -> None:
     program = folder / name
     program.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
@@ -104,17 +99,12 @@ def shorten_rays_limit(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(services, "get_node", get_node)
 
 
-def test_a_raylet_that_exceeds_rays_limit_is_awaited(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shorten_rays_limit(monkeypatch)
-    replace_raylet(monkeypatch, scratch, 'sleep 2; exec "$RAYLET" "$@"')
-    outcome, _ = run_one_step(scratch)
-    assert outcome.step == 1
-
-
-def test_a_slow_metadata_service_leaves_the_driver_s_other_threads_running(
+def test_a_slow_start_is_awaited_and_leaves_the_driver_s_other_threads_running(
     scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ray's own wait would hold the interpreter's lock: no progress would be shown, and here the service would never start."""
+    """Ray's own wait for its metadata service would hold the interpreter's lock: it would never start here."""
+    shorten_rays_limit(monkeypatch)
+    replace_program(monkeypatch, scratch, "raylet", f'sleep 2; exec {services.RAYLET_EXECUTABLE} "$@"')
     begun, go = scratch / "begun", scratch / "go"
     script = f'touch {begun}; until [ -e {go} ]; do sleep 0.05; done; exec {services.GCS_SERVER_EXECUTABLE} "$@"'
     replace_program(monkeypatch, scratch, "gcs_server", script)
@@ -131,19 +121,9 @@ def test_a_slow_metadata_service_leaves_the_driver_s_other_threads_running(
     assert outcome.step == 1
 
 
-def test_a_metadata_service_that_exits_is_an_error_with_the_end_of_its_log(
-    scratch: Path, earlier: frozenset[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    replace_program(monkeypatch, scratch, "gcs_server", "exit 3")
-    with pytest.raises(PlatformError, match=r"metadata service exited with status 3"):
-        run_one_step(scratch)
-    assert children(earlier) == []
-
-
 @pytest.mark.long
-@pytest.mark.parametrize("stopped", ["gcs_server", "raylet"])
-def test_a_start_outlasts_a_process_that_stands_still_for_longer_than_rays_limits(scratch: Path, stopped: str) -> None:
-    """By default Ray gives up after 30 s without its raylet, and its processes end themselves after 60 s without the metadata service."""
+def test_a_start_outlasts_a_metadata_service_that_stands_still_for_longer_than_rays_limits(scratch: Path) -> None:
+    """By default Ray's processes end themselves after 60 s without the metadata service."""
 
     def stand_still() -> None:
         while True:
@@ -151,9 +131,9 @@ def test_a_start_outlasts_a_process_that_stands_still_for_longer_than_rays_limit
             if {"gcs_server", "raylet"} <= found.keys():
                 break
             time.sleep(0.001)
-        found[stopped].suspend()
+        found["gcs_server"].suspend()
         time.sleep(65)
-        found[stopped].resume()
+        found["gcs_server"].resume()
 
     thread = threading.Thread(target=stand_still)
     thread.start()
@@ -162,22 +142,27 @@ def test_a_start_outlasts_a_process_that_stands_still_for_longer_than_rays_limit
     assert outcome.step == 1
 
 
-def test_a_raylet_that_never_starts_is_an_error_with_a_remedy(
-    scratch: Path, earlier: frozenset[int], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("program", "script", "start_timeout", "message"),
+    [
+        ("gcs_server", "exit 3", 120.0, "metadata service exited with status 3"),
+        ("raylet", "exit 3", 120.0, "raylet exited with status 3"),
+        ("raylet", "exec sleep 600", 2.0, r"did not start within 2 s.*scale\.start_timeout"),
+    ],
+)
+def test_a_failed_start_is_an_error_with_its_reason_and_leaves_no_process(
+    scratch: Path,
+    earlier: frozenset[int],
+    monkeypatch: pytest.MonkeyPatch,
+    program: str,
+    script: str,
+    start_timeout: float,
+    message: str,
 ) -> None:
-    replace_raylet(monkeypatch, scratch, "exec sleep 600")
-    with pytest.raises(PlatformError, match=r"did not start within 2 s.*scale\.start_timeout"):
-        run_one_step(scratch, start_timeout=2.0)
-    assert children(earlier) == []
-
-
-def test_a_raylet_that_exits_is_an_error_with_the_end_of_its_log(
-    scratch: Path, earlier: frozenset[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    replace_raylet(monkeypatch, scratch, "exit 3")
+    replace_program(monkeypatch, scratch, program, script)
     started = time.monotonic()
-    with pytest.raises(PlatformError, match=r"raylet exited with status 3"):
-        run_one_step(scratch)
+    with pytest.raises(PlatformError, match=message):
+        run_one_step(scratch, start_timeout=start_timeout)
     assert time.monotonic() - started < 25, "Ray's own limit is 30 s"
     assert children(earlier) == []
 
@@ -212,9 +197,8 @@ print("started")
 """
 
 
-@pytest.mark.parametrize("imports", ["training.launch.ray_trainer", "tune.trial.trainable"])
-def test_a_start_adds_no_environment_variable_while_other_threads_run(scratch: Path, imports: str) -> None:
+def test_a_start_adds_no_environment_variable_while_other_threads_run(scratch: Path) -> None:
     """A variable that is added while another thread reads the environment can crash the process; one that is changed cannot."""
-    command = [sys.executable, "-c", WATCHED_START, str(scratch), imports]
+    command = [sys.executable, "-c", WATCHED_START, str(scratch), "training.launch.ray_trainer"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.splitlines() == ["started"]

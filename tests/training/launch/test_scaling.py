@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.training.runs import small_settings
 from training.launch.scaling import Sizes, Supply, can_grow, can_leave, can_start, workers_to_start
 
@@ -11,65 +9,47 @@ FIXED = Sizes(fitting=(4,))
 ELASTIC = Sizes(fitting=(2, 4, 8))
 
 
-@pytest.mark.parametrize(
-    ("workers", "fitting"), [(4, (4,)), ("2-8", (2, 4, 8)), ("3-8", (4, 8)), ("1-2", (1, 2)), ("4-4", (4,))]
-)
-def test_the_sizes_of_a_run_divide_its_batch(workers: int | str, fitting: tuple[int, ...]) -> None:
+def test_the_sizes_of_a_run_divide_its_batch_and_a_limit_leaves_at_least_the_smallest() -> None:
     """Of 64 samples."""
-    settings = small_settings(scale={"launcher": "ray", "workers": workers})
-    assert Sizes.of(settings).fitting == fitting
+    table: list[tuple[int | str, tuple[int, ...]]] = [
+        (4, (4,)), ("2-8", (2, 4, 8)), ("3-8", (4, 8)), ("1-2", (1, 2)), ("4-4", (4,))
+    ]  # fmt: skip
+    for workers, fitting in table:
+        assert Sizes.of(small_settings(scale={"launcher": "ray", "workers": workers})).fitting == fitting
+    for most, fitting in ((None, (2, 4, 8)), (8, (2, 4, 8)), (5, (2, 4)), (2, (2,)), (1, (2,))):
+        assert ELASTIC.limited(most).fitting == fitting
 
 
-@pytest.mark.parametrize(("most", "fitting"), [(None, (2, 4, 8)), (8, (2, 4, 8)), (5, (2, 4)), (2, (2,)), (1, (2,))])
-def test_a_limit_leaves_at_least_the_smallest_size(most: int | None, fitting: tuple[int, ...]) -> None:
-    assert ELASTIC.limited(most).fitting == fitting
+def test_workers_are_asked_for_where_they_can_be_used() -> None:
+    for sizes, supply, expected, why in (
+        (FIXED, Supply(staying=0), 4, "all of a fixed run"),
+        (FIXED, Supply(staying=3), 1, "one in place of a lost one"),
+        (FIXED, Supply(staying=3, starting=1), 0, "which is starting"),
+        (ELASTIC, Supply(staying=0, room=8), 8, "as many as there is room for"),
+        (ELASTIC, Supply(staying=0, room=7), 4, "of those that fit"),
+        (ELASTIC, Supply(staying=2, room=1), 0, "no third one, which could do nothing"),
+        (ELASTIC, Supply(staying=2, room=2), 2, "room for more"),
+        (ELASTIC, Supply(staying=1, room=0), 1, "the least, although there is no room"),
+        (ELASTIC, Supply(staying=0, starting=2, room=0), 0, "the least is starting"),
+    ):
+        assert workers_to_start(sizes, supply) == expected, why
 
 
-@pytest.mark.parametrize(
-    ("sizes", "supply", "expected"),
-    [
-        pytest.param(FIXED, Supply(staying=0), 4, id="all of a fixed run"),
-        pytest.param(FIXED, Supply(staying=3), 1, id="one in place of a lost one"),
-        pytest.param(FIXED, Supply(staying=3, starting=1), 0, id="which is starting"),
-        pytest.param(ELASTIC, Supply(staying=0, room=8), 8, id="as many as there is room for"),
-        pytest.param(ELASTIC, Supply(staying=0, room=7), 4, id="of those that fit"),
-        pytest.param(ELASTIC, Supply(staying=2, room=1), 0, id="no third one, which could do nothing"),
-        pytest.param(ELASTIC, Supply(staying=2, room=2), 2, id="room for more"),
-        pytest.param(ELASTIC, Supply(staying=1, room=0), 1, id="the least, although there is no room"),
-        pytest.param(ELASTIC, Supply(staying=0, starting=2, room=0), 0, id="the least is starting"),
-    ],
-)
-def test_workers_are_asked_for_where_they_can_be_used(sizes: Sizes, supply: Supply, expected: int) -> None:
-    assert workers_to_start(sizes, supply) == expected
+def test_an_attempt_begins_with_the_workers_that_are_ready() -> None:
+    for supply, waits_for_all, expected, why in (
+        (Supply(staying=4, starting=4), True, None, "a run begins with all that are starting"),
+        (Supply(staying=8, starting=1), True, 8, "and with no more than it can have"),
+        (Supply(staying=4), True, 4, "no more are coming"),
+        (Supply(staying=5, starting=3), False, 4, "a later attempt goes on with those that it has"),
+        (Supply(staying=1, starting=3), False, None, "unless they are too few"),
+    ):
+        assert can_start(ELASTIC, supply, waits_for_all=waits_for_all) == expected, why
 
 
-@pytest.mark.parametrize(
-    ("supply", "waits_for_all", "expected"),
-    [
-        pytest.param(Supply(staying=4, starting=4), True, None, id="a run begins with all that are starting"),
-        pytest.param(Supply(staying=8, starting=1), True, 8, id="and with no more than it can have"),
-        pytest.param(Supply(staying=4), True, 4, id="no more are coming"),
-        pytest.param(Supply(staying=5, starting=3), False, 4, id="a later attempt goes on with those that it has"),
-        pytest.param(Supply(staying=1, starting=3), False, None, id="unless they are too few"),
-    ],
-)
-def test_an_attempt_begins_with_the_workers_that_are_ready(
-    *, supply: Supply, waits_for_all: bool, expected: int | None
-) -> None:
-    assert can_start(ELASTIC, supply, waits_for_all=waits_for_all) == expected
-
-
-@pytest.mark.parametrize(
-    ("supply", "expected"),
-    [
-        (Supply(staying=4), True),
-        (Supply(staying=3), False),
-        (Supply(staying=4, starting=4), False),
-        (Supply(staying=2), False),
-    ],
-)
-def test_a_run_grows_once_for_all_workers_that_are_coming(*, supply: Supply, expected: bool) -> None:
-    assert can_grow(ELASTIC, supply, world=2) == expected
+def test_a_run_grows_once_for_all_workers_that_are_coming() -> None:
+    assert can_grow(ELASTIC, Supply(staying=4), world=2)
+    for supply in (Supply(staying=3), Supply(staying=4, starting=4), Supply(staying=2)):
+        assert not can_grow(ELASTIC, supply, world=2), supply
 
 
 def test_a_run_leaves_nodes_early_if_it_goes_on_with_as_many_workers() -> None:

@@ -1,17 +1,17 @@
-"""torchrun on several machines: network namespaces with a shared file system, connected by a bridge."""
+"""torchrun on several machines: network namespaces with a shared file system, connected by a bridge, and with code of one's own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from observability.runlog import Phase, RunEnded, RunStarted, TrainingStarted, read_all, select
 from tests.engines.hosts import Host, hosts
-from tests.training.launch.driver import end_together, train
-from tests.training.launch.ranks import run_world
-from tests.training.runs import small_settings
+from tests.training.code.projects import OWN, settings, uninterrupted, write
+from tests.training.launch.driver import Driver, arguments_for, end_together
 from training.callbacks import sample_ledger as ledger
 from training.config.schema import TrainingSettings
 
@@ -22,34 +22,22 @@ def machines() -> Iterator[list[Host]]:
         yield list(found)
 
 
-def settings(node: int, first: Host) -> TrainingSettings:
-    return small_settings(
-        loop={"log_sample_ids": True},
-        scale={
-            "launcher": "torchrun",
-            "workers": 2,
-            "nodes": 2,
-            "node_rank": node,
-            "rendezvous": f"{first.address}:29400",
-        },
-    )
+def chosen(**scale: Any) -> TrainingSettings:  # noqa: ANN401 - settings
+    return settings(loop={"log_sample_ids": True}, scale={"launcher": "torchrun", "workers": 2, **scale})
 
 
-def test_two_machines_train_like_one_with_two_workers(tmp_path: Path, machines: list[Host]) -> None:
-    drivers = [
-        train(
-            settings(node, machines[0]),
-            tmp_path,
-            prefix=host.prefix,
-        )
-        for node, host in enumerate(machines)
-    ]
+def test_two_machines_train_like_one_with_two_workers_and_share_the_run_s_code(
+    tmp_path: Path, machines: list[Host]
+) -> None:
+    code, run = write(tmp_path / "mine", OWN), tmp_path / "runs" / "run"
+    drivers = []
+    for node, host in enumerate(machines):
+        arguments = arguments_for(chosen(nodes=2, node_rank=node, rendezvous=f"{machines[0].address}:29400"), tmp_path)
+        drivers.append(Driver(*arguments, "--code", str(code), run=run, prefix=host.prefix))
     with drivers[0], drivers[1]:
         end_together(drivers)
-    run = drivers[0].run
-    reference = run_world(small_settings(scale={"launcher": "torchrun", "workers": 2}), tmp_path / "reference")
     events = read_all(run)
-    assert [end.weights_sha256 for end in select(events, RunEnded)] == [reference.weights_sha256]
-    assert ledger.consumed_ids(run) == {1: list(range(1293)), 2: list(range(1293))}
+    assert [end.weights_sha256 for end in select(events, RunEnded)] == [uninterrupted(chosen(), tmp_path / "reference")]
+    assert ledger.consumed_ids(run) == dict.fromkeys(range(1, 7), list(range(320)))
     assert (len(select(events, RunStarted)), select(events, TrainingStarted)[0].world) == (1, 2)
     assert [phase.name for phase in select(events, Phase)].count("workers_start") == 1

@@ -20,25 +20,11 @@ def test_a_task_round_trips_through_json() -> None:
     assert RankTask.load(json.loads(json.dumps(task.dump()))) == task
 
 
-def test_a_rank_reads_torchruns_environment_variables() -> None:
-    place = RankPlace.from_environment(
-        {
-            "RANK": "5",
-            "WORLD_SIZE": "8",
-            "LOCAL_RANK": "1",
-            "LOCAL_WORLD_SIZE": "4",
-            "MASTER_ADDR": "head",
-            "MASTER_PORT": "29400",
-        }
-    )
+def test_a_rank_reads_torchruns_environment_variables_and_is_alone_without_them() -> None:
+    given = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}
+    place = RankPlace.from_environment({**given, "MASTER_ADDR": "head", "MASTER_PORT": "29400"})
     assert place == RankPlace(rank=5, world=8, local_rank=1, local_world=4, master_address="head", master_port=29400)
-
-
-def test_without_the_variables_the_world_size_is_1() -> None:
-    place = RankPlace(rank=0, world=1, local_rank=0, local_world=1, master_address="127.0.0.1", master_port=0)
-    assert RankPlace.from_environment({}) == place
-
-
-def test_a_variable_that_is_not_a_number_is_rejected() -> None:
+    alone = RankPlace(rank=0, world=1, local_rank=0, local_world=1, master_address="127.0.0.1", master_port=0)
+    assert RankPlace.from_environment({}) == alone
     with pytest.raises(ValueError, match="first"):
         RankPlace.from_environment({"RANK": "first"})

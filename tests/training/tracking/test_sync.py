@@ -32,42 +32,29 @@ def test_a_delivered_run_is_not_delivered_again(uri: str, tmp_path: Path, capsys
     assert capsys.readouterr().out.splitlines() == ["run: delivered", "MLflow is up to date with 1 run(s)"]
 
 
-def test_a_run_without_tracking_is_skipped(tmp_path: Path) -> None:
-    configuration = settings(tmp_path, "http://127.0.0.1:1")
-    off = configuration.tracking.model_copy(update={"enabled": False})
-    run = undelivered_run(configuration.model_copy(update={"tracking": off}))
-    assert sync([run.directory]) == ExitStatus.DONE
-    assert TrackingState.load(run.directory) is None
-
-
-def test_a_run_that_another_process_delivers_is_skipped(
+def test_a_run_without_tracking_and_one_that_another_process_delivers_are_skipped(
     uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = undelivered_run(settings(tmp_path, uri))
+    tracking = run.settings.tracking.model_copy(update={"enabled": False})
+    place = run.settings.run.model_copy(update={"name": "untracked"})
+    off = undelivered_run(run.settings.model_copy(update={"tracking": tracking, "run": place}))
     with delivery_lock(run.directory, wait=False):
-        assert sync([run.directory]) == ExitStatus.DONE
-    assert capsys.readouterr().out == "run: another process is delivering it\n"
-    assert TrackingState.load(run.directory) is None
+        assert sync([run.directory, off.directory]) == ExitStatus.DONE
+    assert "run: another process is delivering it\n" in capsys.readouterr().out
+    assert (TrackingState.load(run.directory), TrackingState.load(off.directory)) == (None, None)
 
 
-def test_a_run_that_is_still_training_stays_running(uri: str, tmp_path: Path) -> None:
+def test_a_run_that_still_trains_stays_running_and_a_copy_that_nobody_resumed_is_not_delivered(
+    uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = RecordedRun(settings(tmp_path, uri))
     run.start()
-    run.train(1, 10)
     with RunDirectory(run.directory).driving():
         assert sync([run.directory]) == ExitStatus.DONE
     state = TrackingState.load(run.directory)
     assert state is not None
     assert state.status == "RUNNING"
-
-
-def test_a_copy_that_nobody_resumed_is_not_delivered(
-    uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = RecordedRun(settings(tmp_path, uri))
-    run.start()
-    with RunDirectory(run.directory).driving():
-        sync([run.directory])
     run.train(1, 10)
     copy = tmp_path / "backup"
     shutil.copytree(run.directory, copy)

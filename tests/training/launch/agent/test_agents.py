@@ -187,9 +187,12 @@ def test_a_rank_that_raises_gets_another_process_and_its_peer_leaves_the_collect
     assert group.processes[0] == before[0]
 
 
-def test_ranks_that_are_asked_to_stop_commit_the_same_step(group: Group, tmp_path: Path) -> None:
+def test_ranks_that_are_asked_to_stop_commit_the_same_step_and_the_next_run_has_other_processes(
+    group: Group, tmp_path: Path
+) -> None:
+    """Another run may have other code."""
     chosen = small_settings(loop={"epochs": 200}, scale={"launcher": "ray", "workers": 2})
-    run = tmp_path / "run"
+    run, before = tmp_path / "run", settled(group)
 
     def ask() -> None:
         if len(steps_of(run)) > 30:
@@ -198,29 +201,21 @@ def test_ranks_that_are_asked_to_stop_commit_the_same_step(group: Group, tmp_pat
     outcome = group.run(chosen, run, check=ask)
     assert outcome.status == "stopped"
     assert outcome.step == max(committed_steps(run / "checkpoints"))
-
-
-def test_every_run_has_processes_of_its_own(group: Group, tmp_path: Path) -> None:
-    """Another run may have other code."""
-    chosen = small_settings(loop={"max_steps": 1}, scale={"launcher": "ray", "workers": 2})
-    before = group.processes
-    assert group.run(chosen, tmp_path / "run").status == "done"
     assert eventually(lambda: not set(before) & set(group.processes))
 
 
-def test_the_ranks_end_with_the_driver(tmp_path: Path) -> None:
-    with agents(1, tmp_path) as group:
+def test_only_who_knows_the_key_is_an_agent_and_the_ranks_end_with_the_driver(tmp_path: Path) -> None:
+    memory = tmp_path / "memory"
+    memory.mkdir()
+    with agents(1, memory) as group:
         (process,) = group.processes
         assert psutil.pid_exists(process)
-    assert eventually(lambda: not psutil.pid_exists(process))
-    assert not list(tmp_path.iterdir())
-
-
-def test_who_does_not_know_the_key_is_no_agent(tmp_path: Path) -> None:
-    with agents(1, tmp_path) as group:
         with pytest.raises((AuthenticationError, EOFError)):
             Client(group.coordinator.address, authkey=b"guessed")
         # A client that says nothing does not keep others out.
         with socket.create_connection(group.coordinator.address):
             chosen = small_settings(loop={"max_steps": 1}, scale={"launcher": "ray", "workers": 1})
             assert group.run(chosen, tmp_path / "run").status == "done"
+        (process,) = settled(group)
+    assert eventually(lambda: not psutil.pid_exists(process))
+    assert not list(memory.iterdir())
