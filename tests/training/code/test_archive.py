@@ -11,7 +11,6 @@ import re
 import shutil
 import stat
 import tarfile
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -40,40 +39,19 @@ def contents(folder: Path) -> dict[str, str]:
     }
 
 
-def in_reverse(folder: Path) -> None:
-    write(folder, dict(reversed(FILES.items())))
-
-
-def long_ago(folder: Path) -> None:
-    for path in write(folder).rglob("*"):
-        os.utime(path, (1, 1))
-
-
-def under_a_strict_umask(folder: Path) -> None:
+def test_equal_files_have_an_equal_hash_whatever_their_order_times_modes_and_owners_are(tmp_path: Path) -> None:
+    expected = sha256(write(tmp_path / "project"))
+    assert sha256(write(tmp_path / "in-reverse", dict(reversed(FILES.items())))) == expected
     before = os.umask(0o077)
     try:
-        write(folder)
+        other = write(tmp_path / "elsewhere" / "copy")
     finally:
         os.umask(before)
-
-
-def of_another_user(folder: Path) -> None:
-    for path in write(folder).rglob("*"):
-        os.chown(path, 4711, 4712)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        in_reverse,
-        long_ago,
-        under_a_strict_umask,
-        pytest.param(of_another_user, marks=pytest.mark.skipif(os.getuid() != 0, reason="only root changes owners")),
-    ],
-)
-def test_equal_files_have_an_equal_hash(tmp_path: Path, make: Callable[[Path], None]) -> None:
-    make(tmp_path / "elsewhere" / "copy")
-    assert sha256(tmp_path / "elsewhere" / "copy") == sha256(write(tmp_path / "project"))
+    for path in other.rglob("*"):
+        os.utime(path, (1, 1))
+        if os.getuid() == 0:  # only root changes owners
+            os.chown(path, 4711, 4712)
+    assert sha256(other) == expected
 
 
 def change_a_byte(folder: Path) -> None:
@@ -92,19 +70,12 @@ def add_an_empty_file(folder: Path) -> None:
     (folder / "empty.py").touch()
 
 
-@pytest.mark.parametrize("change", [change_a_byte, make_executable, rename, add_an_empty_file])
-def test_a_change_changes_the_hash(tmp_path: Path, change: Callable[[Path], None]) -> None:
-    folder = write(tmp_path / "project")
-    before = sha256(folder)
-    change(folder)
-    assert sha256(folder) != before
-
-
-def test_the_hash_does_not_depend_on_the_compressor(tmp_path: Path) -> None:
-    archive = pack(write(tmp_path / "project"))
-    file = tmp_path / "code.tar.gz"
-    file.write_bytes(gzip.compress(gzip.decompress(archive.data), compresslevel=1))
-    assert read_archive(file).identity.sha256 == archive.identity.sha256
+def test_a_change_changes_the_hash(tmp_path: Path) -> None:
+    before = sha256(write(tmp_path / "project"))
+    for change in (change_a_byte, make_executable, rename, add_an_empty_file):
+        folder = write(tmp_path / change.__name__)
+        change(folder)
+        assert sha256(folder) != before, change
 
 
 @given(
@@ -162,13 +133,16 @@ def test_a_changed_byte_is_refused_with_both_hashes_or_changes_nothing(tmp_path:
         assert not target.exists()
 
 
-@pytest.mark.parametrize("kept", [0.0, 0.5, 0.999])
-def test_a_truncated_archive_is_refused_with_both_hashes(tmp_path: Path, kept: float) -> None:
+def test_a_truncated_archive_is_refused_with_both_hashes_and_one_of_another_compressor_is_not(tmp_path: Path) -> None:
     archive = pack(write(tmp_path / "project"))
-    cut = replace(archive, data=archive.data[: int(len(archive.data) * kept)])
-    with pytest.raises(PlatformError, match=HASHES.pattern + r"( and it is cut off)?"):
-        unpack(cut, tmp_path / "copy")
-    assert not (tmp_path / "copy").exists()
+    for kept in (0.0, 0.5, 0.999):
+        cut = replace(archive, data=archive.data[: int(len(archive.data) * kept)])
+        with pytest.raises(PlatformError, match=HASHES.pattern + r"( and it is cut off)?"):
+            unpack(cut, tmp_path / "copy")
+        assert not (tmp_path / "copy").exists()
+    file = tmp_path / "code.tar.gz"
+    file.write_bytes(gzip.compress(gzip.decompress(archive.data), compresslevel=1))
+    assert read_archive(file).identity.sha256 == archive.identity.sha256
 
 
 def crafted(*members: tarfile.TarInfo) -> CodeArchive:
@@ -188,9 +162,8 @@ def member(name: str, *, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfi
     return info
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
+def test_an_archive_of_anything_but_files_inside_its_folder_is_refused(tmp_path: Path) -> None:
+    for wrong in (
         member("../outside.py"),
         member("/outside.py"),
         member("package/../../outside.py"),
@@ -199,13 +172,10 @@ def member(name: str, *, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfi
         member("link.py", kind=tarfile.LNKTYPE, link="a.py"),
         member("pipe", kind=tarfile.FIFOTYPE),
         member("folder", kind=tarfile.DIRTYPE),
-    ],
-    ids=lambda one: f"{one.type!r} {one.name}",
-)
-def test_an_archive_of_anything_but_files_inside_its_folder_is_refused(tmp_path: Path, wrong: tarfile.TarInfo) -> None:
-    with pytest.raises(SettingsError, match=r"crafted\.tar\.gz.*no code archive"):
-        unpack(crafted(member("a.py"), wrong), tmp_path / "target" / "copy")
-    assert list(tmp_path.rglob("*.py")) == []
+    ):
+        with pytest.raises(SettingsError, match=r"crafted\.tar\.gz.*no code archive"):
+            unpack(crafted(member("a.py"), wrong), tmp_path / "target" / "copy")
+        assert list(tmp_path.rglob("*.py")) == [], wrong
 
 
 def test_a_file_that_is_no_archive_is_refused_by_name(tmp_path: Path) -> None:
@@ -228,28 +198,30 @@ def test_an_unpacked_folder_is_used_again_if_it_is_equal(tmp_path: Path) -> None
     assert (tmp_path / "copy" / "nets.py").stat().st_ino == before
 
 
-def edit(folder: Path) -> None:
+def edit(folder: Path) -> str:
     (folder / "nets.py").chmod(0o644)
     (folder / "nets.py").write_text("changed\n")
+    return "nets.py"
 
 
-def remove(folder: Path) -> None:
+def remove(folder: Path) -> str:
     (folder / "nets.py").unlink()
+    return "nets.py"
 
 
-def add(folder: Path) -> None:
+def add(folder: Path) -> str:
     (folder / "torch.py").touch()
+    return "torch.py"
 
 
-@pytest.mark.parametrize(("change", "named"), [(edit, "nets.py"), (remove, "nets.py"), (add, "torch.py")])
-def test_an_unpacked_folder_that_was_changed_is_refused(
-    tmp_path: Path, change: Callable[[Path], None], named: str
-) -> None:
+def test_an_unpacked_folder_that_was_changed_is_refused(tmp_path: Path) -> None:
     archive = pack(write(tmp_path / "project"))
-    unpack(archive, tmp_path / "copy")
-    change(tmp_path / "copy")
-    with pytest.raises(PlatformError, match=rf"{named} differ"):
-        unpack(archive, tmp_path / "copy")
+    for change in (edit, remove, add):
+        copy = tmp_path / change.__name__
+        unpack(archive, copy)
+        named = change(copy)
+        with pytest.raises(PlatformError, match=rf"{named} differ"):
+            unpack(archive, copy)
 
 
 def test_several_drivers_unpack_into_one_folder_at_the_same_time(tmp_path: Path) -> None:
@@ -314,9 +286,8 @@ def add_a_secret(folder: Path) -> None:
     (folder / ".env").write_text("TOKEN=x\n")
 
 
-@pytest.mark.parametrize(
-    ("change", "is_dirty"),
-    [
+def test_a_folder_is_dirty_if_what_is_packed_differs_from_the_commit(tmp_path: Path) -> None:
+    for change, is_dirty in (
         (change_a_byte, True),
         (stage_a_change, True),
         (delete_a_file, True),
@@ -325,14 +296,10 @@ def add_a_secret(folder: Path) -> None:
         (add_an_ignored_file, False),
         (import_it, False),
         (add_a_secret, False),
-    ],
-)
-def test_a_folder_is_dirty_if_what_is_packed_differs_from_the_commit(
-    tmp_path: Path, change: Callable[[Path], None], *, is_dirty: bool
-) -> None:
-    folder = committed(tmp_path / "project")
-    change(folder)
-    assert pack(folder).identity.is_dirty is is_dirty
+    ):
+        folder = committed(tmp_path / change.__name__)
+        change(folder)
+        assert pack(folder).identity.is_dirty is is_dirty, change
 
 
 def test_a_relative_path_names_the_same_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -357,29 +324,25 @@ def test_a_folder_of_a_larger_work_tree_is_not_dirty_because_of_its_neighbours(t
     assert pack(root / "mine").identity.is_dirty is True
 
 
-def test_without_git_there_is_a_hash_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = write(tmp_path / "project")
+def test_without_git_there_is_a_hash_only_and_a_work_tree_cannot_be_packed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, tree = write(tmp_path / "project"), write(tmp_path / "tree")
     identity = pack(folder).identity
     assert (identity.revision, identity.is_dirty, identity.describe()) == (None, None, identity.sha256[:16])
+    git(tree, "init")
+    assert pack(tree).identity.revision is None, "there is no commit"
     monkeypatch.setenv("PATH", "")
     assert pack(folder).identity == identity
-
-
-def test_a_work_tree_without_a_commit_has_no_revision(tmp_path: Path) -> None:
-    folder = write(tmp_path / "project")
-    git(folder, "init")
-    assert pack(folder).identity.revision is None
-
-
-def test_a_work_tree_cannot_be_packed_without_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = committed(tmp_path / "project")
-    monkeypatch.setenv("PATH", "")
     with pytest.raises(RefusedError, match="install git"):
-        pack(folder)
+        pack(tree)
 
 
-def test_a_program_at_the_top_of_the_folder_is_packed(tmp_path: Path) -> None:
-    folder = write(tmp_path / "project", {**FILES, "__main__.py": "", "__init__.py": "", "tests/test_nets.py": ""})
+def test_a_program_at_the_top_of_the_folder_is_packed_and_git_s_own_folders_are_not(tmp_path: Path) -> None:
+    folder = committed(tmp_path / "project", {**FILES, "__main__.py": "", "__init__.py": "", "tests/test_nets.py": ""})
+    before = sha256(folder)
+    shutil.copytree(folder / ".git", folder / "package" / ".git")
+    assert sha256(folder) == before
     unpack(pack(folder), tmp_path / "copy")
     assert (tmp_path / "copy" / "__main__.py").exists()
 
@@ -391,9 +354,3 @@ def test_a_module_that_another_run_has_imported_does_not_hide_the_folder_s_own(
     __import__("nets_of_mine")
     with pytest.raises(SettingsError, match="nets_of_mine"):
         pack(write(tmp_path / "project", {"nets_of_mine.py": "a = 1\n"}))
-
-
-def test_a_copy_is_packed_without_git_s_folder(tmp_path: Path) -> None:
-    folder = committed(tmp_path / "project")
-    shutil.copytree(folder / ".git", folder / "package" / ".git")
-    assert sha256(folder) == sha256(write(tmp_path / "plain"))

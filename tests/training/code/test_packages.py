@@ -30,16 +30,15 @@ def require(code: Path, *lines: str) -> Path | None:
     return packages_for(code, root=code.with_name("overlays"))
 
 
-def test_nothing_is_installed_for_code_without_requirements(code: Path) -> None:
+def test_nothing_is_installed_for_code_without_requirements_or_for_what_the_environment_has(code: Path) -> None:
     assert packages_for(code, root=code.with_name("overlays")) is None
-
-
-def test_nothing_is_installed_for_what_the_environment_has(code: Path) -> None:
     assert require(code, "numpy>=2", "torch", "ray==2.60.0", "# timm") is None
     assert not code.with_name("overlays").exists()
 
 
-def test_a_missing_package_is_installed_beside_the_environment(code: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_package_is_installed_once_beside_the_environment(
+    code: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     wheel(code.with_name("wheels"), "greeter", "1.0", needs=["numpy>=2"])
     numpy = importlib.metadata.version("numpy")
     wheel(code.with_name("wheels"), "numpy", numpy)
@@ -53,13 +52,8 @@ def test_a_missing_package_is_installed_beside_the_environment(code: Path, capsy
     assert ran.stdout.split() == ["1.0", numpy]
     with pytest.raises(importlib.metadata.PackageNotFoundError):
         importlib.metadata.version("greeter")
-
-
-def test_the_second_run_starts_no_uv(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wheel(code.with_name("wheels"), "greeter", "1.0")
-    first = require(code, "greeter")
     monkeypatch.setattr(subprocess, "run", None)
-    assert require(code, "greeter") == first
+    assert require(code, "greeter") == found
 
 
 PROGRAM = """
@@ -98,12 +92,9 @@ def test_code_and_its_packages_are_on_the_import_path_of_a_process_and_its_child
     assert not said[2].startswith(overlays)
 
 
-def test_a_contradiction_names_the_platforms_version(code: Path) -> None:
+def test_a_contradiction_and_a_package_that_no_index_has_are_refused_before_anything_is_written(code: Path) -> None:
     with pytest.raises(SettingsError, match=r"numpy<2: the platform has 2\."):
         require(code, "numpy<2")
-
-
-def test_a_package_that_no_index_has_is_refused_before_anything_is_written(code: Path) -> None:
     with pytest.raises(RefusedError, match="no-such-package"):
         require(code, "no-such-package")
     assert [one.name for one in code.with_name("overlays").iterdir()] == ["lock"]
@@ -116,9 +107,6 @@ def test_an_image_installs_nothing_and_names_what_it_lacks(code: Path) -> None:
     assert "  timm>=1: not installed" in str(refused.value).splitlines()
     assert "numpy" not in str(refused.value)
     assert "make image FROM=" in refused.value.remedy
-
-
-def test_an_image_that_has_everything_is_accepted(code: Path) -> None:
     (code / "requirements.txt").write_text("numpy>=2\nray[train,tune]\n")
     require_installed(code)
     assert packages_for(code, lock=code / "none") is None

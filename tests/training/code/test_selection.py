@@ -33,60 +33,45 @@ def repository(folder: Path, ignore: str) -> Path:
     return folder
 
 
-def test_a_folder_without_git_gives_its_files_in_order(tmp_path: Path) -> None:
-    found = select(write(tmp_path, "b.py", "a/c.py", "a/b.ipynb"))
+def test_a_folder_without_git_gives_its_files_in_order_without_what_programs_make(tmp_path: Path) -> None:
+    write(tmp_path, "b.py", "a/c.py", "a/b.ipynb")
+    write(tmp_path, "__pycache__/a.pyc", "sub/.venv/lib/x.py", ".ipynb_checkpoints/a.ipynb", "odd/pyvenv.cfg")
+    found = select(tmp_path)
     assert list(found.files) == ["a/b.ipynb", "a/c.py", "b.py"]
     assert found.size == 3 * 6
-    assert found.left_out == {}
+    assert set(found.left_out) == {"__pycache__/", "sub/.venv/", ".ipynb_checkpoints/", "odd/"}
 
 
 def test_git_decides_in_a_work_tree_and_what_it_ignores_is_listed(tmp_path: Path) -> None:
     folder = repository(tmp_path / "project", "data/\n*.log\n")
-    write(folder, "a.py", "tracked.log", "b.log", "data/1.bin", "data/2.bin", "gone.py")
+    write(folder, "a.py", "tracked.log", "b.log", "data/1.bin", "data/2.bin", "gone.py", "mine/a.py", "mine/a.log")
     subprocess.run(["git", "add", "--force", "tracked.log", "gone.py"], cwd=folder, check=True)
     (folder / "gone.py").unlink()
     found = select(folder)
-    assert list(found.files) == [".gitignore", "a.py", "tracked.log"]
-    assert found.left_out == {"b.log": "git ignores it", "data/": "git ignores it"}
+    assert list(found.files) == [".gitignore", "a.py", "mine/a.py", "tracked.log"]
+    assert found.left_out == dict.fromkeys(("b.log", "data/", "mine/a.log"), "git ignores it")
     assert found.leaves_out("data/new/file")
     assert not found.leaves_out("database.py")
+    assert list(select(folder / "mine").files) == ["a.py"], "a part of it follows the rules above"
     assert ignored_by_git(folder, ["new.log", "new.py", "data/x", "tracked.log"]) == {"new.log", "data/x"}
 
 
-def test_a_part_of_a_work_tree_follows_the_rules_above_it(tmp_path: Path) -> None:
-    folder = repository(tmp_path / "project", "*.bin\n")
-    write(folder, "other.py", "mine/a.py", "mine/a.bin")
-    assert list(select(folder / "mine").files) == ["a.py"]
-
-
-def test_what_programs_make_is_left_out_by_folder(tmp_path: Path) -> None:
-    write(tmp_path, "a.py", "__pycache__/a.pyc", "sub/.venv/lib/x.py", ".ipynb_checkpoints/a.ipynb", "odd/pyvenv.cfg")
-    found = select(tmp_path)
-    assert list(found.files) == ["a.py"]
-    assert set(found.left_out) == {"__pycache__/", "sub/.venv/", ".ipynb_checkpoints/", "odd/"}
-
-
-@pytest.mark.parametrize(
-    "path",
-    [".env", ".env.prod", "conf/.netrc", "server.pem", "id_ed25519", ".aws/config", "kubeconfig", "Credentials.json"],
-)
-def test_files_named_like_secrets_are_left_out_and_listed_first(path: str, tmp_path: Path) -> None:
-    found = select(write(tmp_path, "a.py", ".git-x/y.py", path))
-    assert "a.py" in found.files
-    assert path not in found.files
-    assert describe_left_out(found).endswith("(looks like a secret)")
-
-
-@pytest.mark.parametrize("path", [".env.example", "id_rsa.pub", "secrets.py", "environment.py", "keys.py"])
-def test_examples_and_code_are_no_secrets(path: str) -> None:
-    assert skipped(path) is None
-
-
-@pytest.mark.parametrize("text", [PRIVATE_KEY, f"aws_secret_access_key = {'a' * 40}\n", f"token = 'hf_{'A' * 34}'\n"])
-def test_files_that_hold_a_secret_are_left_out(text: str, tmp_path: Path) -> None:
-    write(tmp_path, "a.py")
-    write(tmp_path, "notes.txt", text=text)
-    assert select(tmp_path).left_out == {"notes.txt": "looks like a secret"}
+def test_secrets_by_their_name_or_content_are_left_out_and_listed_first_and_code_and_examples_are_not(
+    tmp_path: Path,
+) -> None:
+    names = (
+        ".env", ".env.prod", "conf/.netrc", "server.pem", "id_ed25519", ".aws/config", "kubeconfig", "Credentials.json"
+    )  # fmt: skip
+    for number, path in enumerate(names):
+        found = select(write(tmp_path / str(number), "a.py", ".git-x/y.py", path))
+        assert "a.py" in found.files
+        assert path not in found.files
+        assert describe_left_out(found).endswith("(looks like a secret)"), path
+    for path in (".env.example", "id_rsa.pub", "secrets.py", "environment.py", "keys.py"):
+        assert skipped(path) is None, path
+    for text in (PRIVATE_KEY, f"aws_secret_access_key = {'a' * 40}\n", f"token = 'hf_{'A' * 34}'\n"):
+        folder = write(write(tmp_path / "held", "a.py"), "notes.txt", text=text)
+        assert select(folder).left_out == {"notes.txt": "looks like a secret"}, text
 
 
 def test_a_folder_beyond_the_limit_is_refused_with_its_largest_files(tmp_path: Path) -> None:
@@ -120,17 +105,16 @@ def test_a_link_out_of_the_folder_is_refused_and_one_inside_is_left_out(tmp_path
         select(folder)
 
 
-@pytest.mark.parametrize("name", [b"a\nb.py", b"a\\b.py", b"\xff.py"])
-def test_names_that_cannot_be_copied_are_refused(name: bytes, tmp_path: Path) -> None:
-    Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name)).touch()
-    with pytest.raises(SettingsError, match="file name"):
-        select(tmp_path)
-
-
-@pytest.mark.parametrize("path", ["../a", "/etc/passwd", "a/../../b", "a//b", "", ".", "a/", "./a", "x" * 2000])
-def test_paths_that_leave_the_folder_are_refused(path: str) -> None:
-    with pytest.raises(SettingsError):
-        check_path(path)
+def test_names_that_cannot_be_copied_and_paths_that_leave_the_folder_are_refused(tmp_path: Path) -> None:
+    for number, name in enumerate((b"a\nb.py", b"a\\b.py", b"\xff.py")):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        Path(os.fsdecode(os.fsencode(folder) + b"/" + name)).touch()
+        with pytest.raises(SettingsError, match="file name"):
+            select(folder)
+    for path in ("../a", "/etc/passwd", "a/../../b", "a//b", "", ".", "a/", "./a", "x" * 2000):
+        with pytest.raises(SettingsError):
+            check_path(path)
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="/\\", exclude_categories=["C"]), min_size=1)
@@ -141,11 +125,8 @@ def test_every_other_path_stays_inside(parts: list[str]) -> None:
     assert os.path.normpath(f"/folder/{path}").startswith("/folder/")
 
 
-@pytest.mark.parametrize("path", ["random.py", "training/model.py", "typing/__init__.py"])
-def test_modules_that_shadow_others_are_refused(path: str) -> None:
-    with pytest.raises(SettingsError, match=path.split("/", maxsplit=1)[0]):
-        check_modules(["a.py", path])
-
-
-def test_modules_in_packages_may_have_any_name() -> None:
+def test_modules_that_shadow_others_are_refused_and_those_in_packages_may_have_any_name() -> None:
+    for path in ("random.py", "training/model.py", "typing/__init__.py"):
+        with pytest.raises(SettingsError, match=path.split("/", maxsplit=1)[0]):
+            check_modules(["a.py", path])
     check_modules(["mine/random.py", "model.py", "data/random.txt", "random.txt"])

@@ -28,7 +28,7 @@ def assert_stands_alone(run: Path, search: Path, code: RunCode) -> None:
     assert {str(path.relative_to(folder)) for path in folder.rglob("*.py")} >= set(OWN)
 
 
-def test_a_run_gets_the_archive_without_another_copy_of_it(tmp_path: Path) -> None:
+def test_a_run_gets_the_newest_archive_without_another_copy_of_it(tmp_path: Path) -> None:
     search = tmp_path / "search"
     code = code_of(search, tmp_path / "mine")
     (run := search / "trials" / "t001").mkdir(parents=True)
@@ -36,8 +36,12 @@ def test_a_run_gets_the_archive_without_another_copy_of_it(tmp_path: Path) -> No
         kept.share(code, of=search, run=run)
     name = kept.archive_name(code.identity)
     assert (run / name).samefile(search / name)
-    moved = run.rename(tmp_path / "run")
-    assert_stands_alone(moved, search, code)
+    write(tmp_path / "mine", {"more.py": "X = 1\n"})
+    newer = kept.keep(search, pack(tmp_path / "mine"))
+    kept.share(newer, of=search, run=run)
+    assert json.loads((run / "code.json").read_text())["sha256"] == newer.identity.sha256 != code.identity.sha256
+    assert (run / name).exists()
+    assert_stands_alone(run.rename(tmp_path / "run"), search, newer)
 
 
 def test_a_run_on_another_file_system_gets_a_copy(tmp_path: Path) -> None:
@@ -46,15 +50,3 @@ def test_a_run_on_another_file_system_gets_a_copy(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", size="1m") as run:
         kept.share(code, of=search, run=run)
         assert_stands_alone(run, search, code)
-
-
-def test_the_code_that_was_shared_last_is_the_run_s(tmp_path: Path) -> None:
-    search, run = tmp_path / "search", tmp_path / "run"
-    first = code_of(search, tmp_path / "mine")
-    run.mkdir()
-    kept.share(first, of=search, run=run)
-    write(tmp_path / "mine", {"more.py": "X = 1\n"})
-    second = kept.keep(search, pack(tmp_path / "mine"))
-    kept.share(second, of=search, run=run)
-    assert json.loads((run / "code.json").read_text())["sha256"] == second.identity.sha256 != first.identity.sha256
-    assert (run / kept.archive_name(first.identity)).exists()

@@ -105,41 +105,33 @@ def test_a_file_that_changed_on_both_sides_is_kept_twice_and_said_so(pair: Pair)
     assert pair.run_once() == 0
 
 
-def test_a_changed_file_survives_its_deletion_on_the_other_side(pair: Pair) -> None:
+def test_a_changed_file_survives_its_deletion_on_the_other_side_and_an_emptied_session_deletes_nothing(
+    pair: Pair,
+) -> None:
     pair.run_once()
     (pair.here / "a.py").unlink()
     (pair.there / "a.py").write_text("kept\n")
     pair.run_once()
     assert pair.both("a.py") == ("kept\n", "kept\n")
     assert pair.said == ["a.py: deleted here and changed on the other side; it is kept"]
+    for path in ("a.py", "sub/b.py", ".gitignore"):
+        (pair.there / path).unlink()
+    assert pair.run_once() == 3
+    assert pair.both("a.py") == ("kept\n", "kept\n")
 
 
-def test_what_git_ignores_here_stays_on_the_session(pair: Pair) -> None:
+def test_what_git_ignores_here_links_and_odd_names_stay_on_the_session(pair: Pair) -> None:
     pair.run_once()
     (pair.there / "out.log").write_text("long")
     (pair.there / ".env").write_text("TOKEN=x")
+    (pair.there / "data").symlink_to("/etc")
+    (pair.there / "a\nb").write_text("odd")
     (pair.here / "mine.log").write_text("mine")
     assert pair.run_once() == 0
     assert pair.both("out.log") == (None, "long")
     assert pair.both(".env") == (None, "TOKEN=x")
     assert pair.both("mine.log") == ("mine", None)
-    assert pair.run_once() == 0
-
-
-def test_links_and_odd_names_on_the_session_stay_there(pair: Pair) -> None:
-    pair.run_once()
-    (pair.there / "data").symlink_to("/etc")
-    (pair.there / "a\nb").write_text("odd")
-    assert pair.run_once() == 0
-    assert sorted(one.name for one in pair.here.iterdir()) == [".git", ".gitignore", "a.py", "sub"]
-
-
-def test_an_emptied_session_deletes_nothing_here(pair: Pair) -> None:
-    pair.run_once()
-    for path in ("a.py", "sub/b.py", ".gitignore"):
-        (pair.there / path).unlink()
-    assert pair.run_once() == 3
-    assert pair.both("a.py") == ("a = 1\n", "a = 1\n")
+    assert sorted(one.name for one in pair.here.iterdir()) == [".git", ".gitignore", "a.py", "mine.log", "sub"]
 
 
 def test_a_session_folder_that_grew_too_large_is_named_and_nothing_changes(pair: Pair) -> None:
@@ -150,6 +142,8 @@ def test_a_session_folder_that_grew_too_large_is_named_and_nothing_changes(pair:
     with pytest.raises(PlatformError, match=r"2048\.0 MiB checkpoint\.pt"):
         pair.run_once()
     assert pair.both("a.py") == ("a = 1\n", "there\n")
+    with pytest.raises(RefusedError, match=r"a\.py"):  # and so is one here
+        LocalFolder(pair.here, select=partial(select, limit=9)).listing()
 
 
 def test_a_file_in_the_way_of_a_folder_is_said_once_and_holds_nothing_else_up(pair: Pair) -> None:
@@ -164,24 +158,22 @@ def test_a_file_in_the_way_of_a_folder_is_said_once_and_holds_nothing_else_up(pa
     assert any("x/y.py cannot be written" in line or "x/y.py cannot be read" in line for line in pair.said)
 
 
-def test_an_agent_that_is_gone_breaks_the_connection_with_its_last_words(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", "import sys; sys.exit('error: unable to upgrade connection')"]
-    with RemoteFolder(command) as remote, pytest.raises(ConnectionError, match="unable to upgrade connection"):
-        remote.listing()
-    with (
-        RemoteFolder([sys.executable, "-c", "print('hello')"]) as remote,
-        pytest.raises(ConnectionError, match="hello"),
+def test_an_agent_that_is_gone_breaks_the_connection_with_its_last_words() -> None:
+    for program, seconds, said in (
+        ("import sys; sys.exit('error: unable to upgrade connection')", 60, "unable to upgrade connection"),
+        ("print('hello')", 60, "hello"),
+        ("import sys; sys.stdin.read()", 0.2, r"did not answer for 0\.2 s"),
     ):
-        remote.listing()
-    silent = [sys.executable, "-c", "import sys; sys.stdin.read()"]
-    with (
-        RemoteFolder(silent, seconds=0.2) as remote,
-        pytest.raises(ConnectionError, match=r"did not answer for 0\.2 s"),
-    ):
-        remote.listing()
+        with (
+            RemoteFolder([sys.executable, "-c", program], seconds=seconds) as remote,
+            pytest.raises(ConnectionError, match=said),
+        ):
+            remote.listing()
 
 
-def test_an_agent_reads_and_writes_inside_its_folder_only(pair: Pair, tmp_path: Path) -> None:
+def test_an_agent_writes_inside_its_folder_only_and_over_nothing_that_the_writer_has_not_seen(
+    pair: Pair, tmp_path: Path
+) -> None:
     pair.run_once()
     (tmp_path / "secret").write_text("secret")
     (pair.there / "out").symlink_to(tmp_path)
@@ -195,11 +187,7 @@ def test_an_agent_reads_and_writes_inside_its_folder_only(pair: Pair, tmp_path: 
         with pytest.raises(PlatformError):
             pair.remote.delete(path, sha256=content.sha256)
     assert (tmp_path / "secret").read_text() == "secret"
-
-
-def test_a_write_does_not_replace_what_the_writer_has_not_seen(pair: Pair) -> None:
-    pair.run_once()
-    content = Content(data=b"x", is_executable=False)
+    # It does not replace what the writer has not seen either.
     with pytest.raises(ChangedError):
         pair.remote.write("a.py", content, replaces=None)
     with pytest.raises(ChangedError):
@@ -226,10 +214,3 @@ def test_a_state_of_another_folder_counts_as_none(pair: Pair, tmp_path: Path) ->
     assert len(Base(pair.state, folder=pair.here).hashes) == 3
     pair.state.write_text("{")
     assert Base(pair.state, folder=pair.here).hashes == {}
-
-
-def test_the_limit_is_refused_here_too(tmp_path: Path) -> None:
-    (tmp_path / "a.bin").write_bytes(b"0" * 1000)
-    folder = LocalFolder(tmp_path, select=partial(select, limit=999))
-    with pytest.raises(RefusedError, match=r"a\.bin"):
-        folder.listing()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,9 +10,11 @@ from training.code.three_way import name_of_copy, steps
 Files = dict[str, str]
 
 
-@pytest.mark.parametrize(
-    ("base", "here", "there", "act", "restores"),
-    [
+def test_each_case_has_its_step() -> None:
+    def one(sha256: str | None) -> Files:
+        return {} if sha256 is None else {"a": sha256}
+
+    for base, here, there, act, restores in (
         ("1", "2", "1", "push", False),
         ("1", "1", "2", "pull", False),
         (None, "1", None, "push", False),
@@ -26,16 +27,9 @@ Files = dict[str, str]
         ("1", None, "2", "pull", True),
         ("1", "2", "2", "agree", False),
         ("1", None, None, "agree", False),
-    ],
-)
-def test_each_case_has_its_step(
-    base: str | None, here: str | None, there: str | None, act: str, restores: object
-) -> None:
-    def one(sha256: str | None) -> Files:
-        return {} if sha256 is None else {"a": sha256}
-
-    (step,) = steps(one(base), one(here), one(there))
-    assert (step.act, step.restores) == (act, restores)
+    ):
+        (step,) = steps(one(base), one(here), one(there))
+        assert (step.act, step.restores) == (act, restores), (base, here, there)
 
 
 def test_equal_folders_and_what_is_left_out_need_no_step() -> None:
