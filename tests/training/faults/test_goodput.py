@@ -28,7 +28,7 @@ EVERY_STEPS = 40
 FAILURE_STEP = 75
 """Rank 1 is killed in it. The steps from 41 to 63, where an epoch ends, are reported by then, and no checkpoint has them."""
 
-PAUSE_SECONDS = 3.0
+PAUSE_SECONDS = 1.0
 
 PRICE, NEXT_PRICE = 3600.0, 7200.0
 """Of the machine in dollars per hour, before and after the pause: one and two dollars per second."""

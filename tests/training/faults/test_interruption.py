@@ -17,14 +17,6 @@ from training.rundir import RunDirectory
 LONG = small_settings(loop={"epochs": 200}, schedule={"name": "constant"})
 
 
-def ctrl_c(driver: Driver) -> None:
-    driver.interrupt()
-
-
-def sigterm(driver: Driver) -> None:
-    driver.terminate()
-
-
 def stop_command(driver: Driver) -> None:
     assert main(["stop", "run", "--root", str(driver.run.parent)]) == 0
 
@@ -39,30 +31,29 @@ def stop_in_training(root: Path, stop: Callable[[Driver], None]) -> tuple[Path, 
         return driver.run, ended
 
 
-@pytest.mark.parametrize("stop", [ctrl_c, sigterm, stop_command])
-def test_a_stopped_run_commits_its_step_and_prints_how_to_resume(
-    tmp_path: Path, stop: Callable[[Driver], None]
-) -> None:
+@pytest.mark.parametrize("stop", [Driver.terminate, stop_command])
+def test_a_run_that_is_asked_to_stop_commits_its_step(tmp_path: Path, stop: Callable[[Driver], None]) -> None:
     run, ended = stop_in_training(tmp_path, stop)
     assert ended.status == 130, ended.err
-    assert f"make resume NAME={run}" in ended.out
     events = read_all(run)
     end = select(events, RunEnded)[-1]
-    assert end.status == "interrupted"
-    assert end.step == select(events, CheckpointCommitted)[-1].step
+    assert (end.status, end.step) == ("interrupted", select(events, CheckpointCommitted)[-1].step)
 
 
-def test_a_stopped_and_resumed_run_ends_in_the_weights_of_an_uninterrupted_one(
+def test_a_run_stopped_by_ctrl_c_and_resumed_as_it_says_ends_in_the_weights_of_an_uninterrupted_one(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    run, _ = stop_in_training(tmp_path, ctrl_c)
-    stopped = select(read_all(run), RunEnded)[-1].step
-    shorter = ["--set", f"loop.max_steps={stopped + 30}"]
+    run, ended = stop_in_training(tmp_path, Driver.interrupt)
+    assert ended.status == 130, ended.err
+    assert f"make resume NAME={run}" in ended.out
+    (end,) = select(read_all(run), RunEnded)
+    assert (end.status, end.step) == ("interrupted", select(read_all(run), CheckpointCommitted)[-1].step)
+    shorter = ["--set", f"loop.max_steps={end.step + 30}"]
     assert main(["resume", "run", "--root", str(run.parent), *shorter]) == 0
-    assert f"resuming from step {stopped}" in capfd.readouterr().out
+    assert f"resuming from step {end.step}" in capfd.readouterr().out
     events = read_all(run)
-    assert select(events, Restored)[-1].step == stopped
-    whole = LONG.model_copy(update={"loop": LONG.loop.model_copy(update={"max_steps": stopped + 30})})
+    assert select(events, Restored)[-1].step == end.step
+    whole = LONG.model_copy(update={"loop": LONG.loop.model_copy(update={"max_steps": end.step + 30})})
     assert select(events, RunEnded)[-1].weights_sha256 == run_alone(whole, tmp_path / "reference").weights_sha256
 
 

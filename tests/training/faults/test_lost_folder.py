@@ -28,17 +28,7 @@ def replace(run: Path) -> None:
     shutil.copytree(run.with_name("moved"), run, ignore=ignore, dirs_exist_ok=True)
 
 
-LOSSES = [replace, delete, move]
-
-
-@pytest.mark.parametrize(
-    ("launcher", "lose"),
-    [
-        *(("plain", lose) for lose in LOSSES),
-        ("torchrun", LOSSES[0]),
-        *(pytest.param("torchrun", lose, marks=pytest.mark.long) for lose in LOSSES[1:]),
-    ],
-)
+@pytest.mark.parametrize(("launcher", "lose"), [("plain", replace), ("plain", delete), ("torchrun", move)])
 def test_a_run_without_its_folder_fails_and_prints_no_summary(
     tmp_path: Path, launcher: str, lose: Callable[[Path], None]
 ) -> None:

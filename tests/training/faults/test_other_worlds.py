@@ -37,11 +37,8 @@ def settings(root: Path, *, workers: int, attempt: int) -> TrainingSettings:
     )
 
 
-@pytest.mark.parametrize("worlds", [(1, 2, 1), (2, 4, 2)], ids=str)
-def test_every_sample_is_consumed_once_per_epoch_by_committed_steps(
-    tmp_path: Path, worlds: tuple[int, int, int]
-) -> None:
-    first, second, third = worlds
+def test_every_sample_is_consumed_once_per_epoch_by_committed_steps(tmp_path: Path) -> None:
+    first, second, third = 2, 4, 1
     run = tmp_path / "run"
     for attempt, workers in enumerate((first, second)):
         with pytest.raises(RuntimeError, match=f"rank {workers - 1} ended without a result, with status -9"):
