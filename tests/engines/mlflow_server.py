@@ -100,26 +100,38 @@ class MlflowServer:
         return False
 
 
+def local_server(
+    folder: Path, *, store: str, artifacts: str, environment: Mapping[str, str] | None = None
+) -> MlflowServer:
+    """A server on a free port of loopback, which does not run yet.
+
+    Args:
+        folder: of its log.
+        store: URI of its database.
+        artifacts: URI or folder of its artifacts.
+        environment: environment variables to add to those of the tests.
+    """
+    port = free_port()
+    options = {
+        "backend-store-uri": store,
+        "artifacts-destination": artifacts,
+        "host": "127.0.0.1",
+        "port": str(port),
+        "workers": "1",
+    }
+    command = [sys.executable, "-m", "mlflow", "server", *(f"--{name}={value}" for name, value in options.items())]
+    return MlflowServer(command, port=port, environment=environment or {}, log=folder / "server.log")
+
+
 @pytest.fixture(scope="session")
 def mlflow_server(
     postgres_url: str | None, s3_api: S3Api, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[MlflowServer]:
     """A server on PostgreSQL, or on SQLite if that is not installed, with artifacts in S3."""
     folder = tmp_path_factory.mktemp("mlflow-server")
-    port = free_port()
-    options = {
-        "backend-store-uri": postgres_url or f"sqlite:///{folder / 'mlflow.db'}",
-        "artifacts-destination": f"s3://{s3_api.bucket}/mlflow",
-        "host": "127.0.0.1",
-        "port": str(port),
-        "workers": "1",
-    }
-    server = MlflowServer(
-        [sys.executable, "-m", "mlflow", "server", *(f"--{name}={value}" for name, value in options.items())],
-        port=port,
-        environment=s3_api.environment(),
-        log=folder / "server.log",
-    )
+    store = postgres_url or f"sqlite:///{folder / 'mlflow.db'}"
+    artifacts = f"s3://{s3_api.bucket}/mlflow"
+    server = local_server(folder, store=store, artifacts=artifacts, environment=s3_api.environment())
     server.start()
     ran("MLflow server")
     yield server

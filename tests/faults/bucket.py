@@ -7,7 +7,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Final
 
 from observability.runlog import CheckpointUploaded, Event, Notice, Restored, read_all, select
@@ -16,7 +16,7 @@ from tests.engines.s3 import S3Api, s3_server
 from tests.engines.s3_faults import Fault as StoreFault
 from tests.engines.s3_faults import FaultyS3, Request, faulty_s3
 from tests.faults import injections as faults
-from tests.faults.cell import Cell, Fault, Settings
+from tests.faults.cell import Cell, Check, Fault, Inject, Settings
 from tests.faults.injections import STEP
 from tests.faults.run import FaultedRun
 from tests.faults.settings import alone, fixed
@@ -66,10 +66,8 @@ def _run_with_bucket(settings: TrainingSettings) -> Iterator[FaultedRun]:
             environment={**api.environment(), "AWS_ENDPOINT_URL": proxy.endpoint, "AWS_MAX_ATTEMPTS": "3"},
         )
         run.api, run.proxy = api, proxy
-        try:
+        with closing(run):
             yield run
-        finally:
-            run.close()
 
 
 def _with_bucket(*, loop: dict[str, int] = _LOOP, patience: float = 600.0) -> Settings:
@@ -183,74 +181,49 @@ def _came_from_the_bucket(run: FaultedRun) -> None:
     assert restored.step > 0
 
 
-def _failing(name: str, what: str, fault: StoreFault) -> Cell:
-    return Cell(
-        name=name,
-        fault=Fault(what=what, when=f"step {STEP}"),
-        settings=_with_bucket(),
-        reference=_REFERENCE,
-        inject=_fails(fault),
-        most_lost=0,
-        check=_has_the_newest,
-        run_on=_run_with_bucket,
-    )
+def _failing(name: str, what: str, inject: Inject, check: Check, *, patience: float = 600.0) -> Cell:
+    settings = _with_bucket(patience=patience)
+    fault = Fault(what, f"step {STEP}")
+    return Cell(name, fault, settings, inject, reference=_REFERENCE, most_lost=0, check=check, run_on=_run_with_bucket)
 
 
 def _lost(name: str, what: str, damage: Callable[[_BucketRun], None] = lambda _run: None) -> Cell:
     return Cell(
-        name=name,
-        fault=Fault(
-            what=f"SIGKILL of the driver, the run's checkpoints lost{what}; resumed from the bucket",
-            when=f"upload {_UPLOADS}",
+        name,
+        Fault(
+            f"SIGKILL of the driver, the run's checkpoints lost{what}; resumed from the bucket", f"upload {_UPLOADS}"
         ),
-        settings=_with_bucket(loop=_LONG_LOOP),
+        _with_bucket(loop=_LONG_LOOP),
+        _lose_folder(damage),
         reference=fixed(alone(loop=_LONG_LOOP)),
-        inject=_lose_folder(damage),
         status=-signal.SIGKILL,
         check=_came_from_the_bucket,
         run_on=_run_with_bucket,
     )
 
 
+_TORN: Final = _every_other("cut", when=lambda request: request.method == "PUT")
+_NEWEST = "of the newest one in the bucket"
+
 CELLS: Final = (
-    _failing("bucket-errors", "every other request to the bucket answered with 500 or 503", _every_other(500, 503)),
     _failing(
-        "bucket-torn-uploads",
-        "every other upload cut off in its middle",
-        _every_other("cut", when=lambda request: request.method == "PUT"),
+        "bucket-errors",
+        "every other request to the bucket answered with 500 or 503",
+        _fails(_every_other(500, 503)),
+        _has_the_newest,
     ),
-    Cell(
-        name="bucket-away",
-        fault=Fault(what="the bucket refuses all requests, and takes them again later", when=f"step {STEP}"),
-        settings=_with_bucket(),
-        reference=_REFERENCE,
-        inject=_is_away,
-        most_lost=0,
-        check=_was_away,
-        run_on=_run_with_bucket,
-    ),
-    Cell(
-        name="bucket-silent",
-        fault=Fault(
-            what="the bucket answers nothing any more; checkpoint.remote_patience=5",
-            when=f"step {STEP}",
-        ),
-        settings=_with_bucket(patience=5.0),
-        reference=_REFERENCE,
-        inject=_fails(lambda _request: "hang"),
-        most_lost=0,
-        check=_was_given_up,
-        run_on=_run_with_bucket,
+    _failing("bucket-torn-uploads", "every other upload cut off in its middle", _fails(_TORN), _has_the_newest),
+    _failing("bucket-away", "the bucket refuses all requests, and takes them again later", _is_away, _was_away),
+    _failing(
+        "bucket-silent",
+        "the bucket answers nothing any more; checkpoint.remote_patience=5",
+        _fails(lambda _request: "hang"),
+        _was_given_up,
+        patience=5.0,
     ),
     _lost("folder-lost", ""),
-    _lost("folder-lost-bit-flipped", ", and a bit of the newest one in the bucket flipped", _flip_a_bit),
-    _lost(
-        "folder-lost-truncated", ", and a file of the newest one in the bucket truncated", _truncate(LOOP_STATE_FILE)
-    ),
-    _lost("folder-lost-file-missing", ", and a file of the newest one in the bucket missing", _remove),
-    _lost(
-        "folder-lost-manifest-truncated",
-        ", and the manifest of the newest one in the bucket truncated",
-        _truncate(MANIFEST_FILE),
-    ),
+    _lost("folder-lost-bit-flipped", f", and a bit {_NEWEST} flipped", _flip_a_bit),
+    _lost("folder-lost-truncated", f", and a file {_NEWEST} truncated", _truncate(LOOP_STATE_FILE)),
+    _lost("folder-lost-file-missing", f", and a file {_NEWEST} missing", _remove),
+    _lost("folder-lost-manifest-truncated", f", and the manifest {_NEWEST} truncated", _truncate(MANIFEST_FILE)),
 )

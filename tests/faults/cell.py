@@ -16,10 +16,14 @@ Inject = Callable[[FaultedRun], float]
 Settings = Callable[[Path], TrainingSettings]
 """Makes the settings of a run, of which some name files in a folder of its own."""
 
-Machines = Callable[[TrainingSettings], AbstractContextManager[FaultedRun]]
+Check = Callable[[FaultedRun], None]
 
 
-@dataclass(frozen=True, kw_only=True)
+def _nothing(_run: FaultedRun) -> None:
+    """Do or check nothing."""
+
+
+@dataclass(frozen=True)
 class Fault:
     """What happens.
 
@@ -34,7 +38,7 @@ class Fault:
     cause: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Cell:
     """A fault and a run.
 
@@ -42,8 +46,8 @@ class Cell:
         name: for the command line and the table.
         fault: what happens.
         settings: of the run.
-        reference: settings of the run without the fault.
         inject: lets it happen.
+        reference: settings of the run without the fault; None for the same.
         status: exit status of the driver that it happens to, negative for a signal; 0 if that driver goes on to the end.
         repair: what somebody does before the same command resumes the run, if it has ended.
         most_lost: steps that may be lost; None for those since the newest checkpoint.
@@ -54,10 +58,10 @@ class Cell:
     name: str
     fault: Fault
     settings: Settings
-    reference: Settings
     inject: Inject
+    reference: Settings | None = None
     status: int = 0
-    repair: Callable[[FaultedRun], None] = lambda _: None
+    repair: Check = _nothing
     most_lost: int | None = None
-    check: Callable[[FaultedRun], None] = lambda _: None
-    run_on: Machines = run_here
+    check: Check = _nothing
+    run_on: Callable[[TrainingSettings], AbstractContextManager[FaultedRun]] = run_here

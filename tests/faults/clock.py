@@ -7,7 +7,7 @@ import struct
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -44,12 +44,9 @@ def _run_with_clock(settings: TrainingSettings) -> Iterator[FaultedRun]:
         subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", library, _SOURCE, "-ldl"], check=True)
         offset.write_bytes(struct.pack("l", 0))
         environment = {"LD_PRELOAD": str(library), "RTP_TEST_CLOCK": str(offset)}
-        run = _ClockRun(settings, folder, environment=environment)
-        run.offset = offset
-        try:
+        with closing(_ClockRun(settings, folder, environment=environment)) as run:
+            run.offset = offset
             yield run
-        finally:
-            run.close()
 
 
 def _set(seconds: int) -> Callable[[FaultedRun], float]:
@@ -65,16 +62,8 @@ def _set(seconds: int) -> Callable[[FaultedRun], float]:
 
 
 def _cell(name: str, where: str, seconds: int) -> Cell:
-    chosen = fixed(two_ranks())
-    return Cell(
-        name=name,
-        fault=Fault(what=f"the wall clock is set {where} by an hour", when=f"step {STEP}"),
-        settings=chosen,
-        reference=chosen,
-        inject=_set(seconds),
-        most_lost=0,
-        run_on=_run_with_clock,
-    )
+    fault = Fault(f"the wall clock is set {where} by an hour", f"step {STEP}")
+    return Cell(name, fault, fixed(two_ranks()), _set(seconds), most_lost=0, run_on=_run_with_clock)
 
 
 CELLS: Final = (_cell("clock-set-back", "back", -_HOUR), _cell("clock-set-forward", "forward", _HOUR))

@@ -13,7 +13,7 @@ from typing import Final
 
 import psutil
 
-from observability.runlog import TrainingStarted
+from observability.runlog import Notice, TrainingStarted, read_all, select
 from tests.engines.hosts import Host, hosts
 from tests.engines.ray_cluster import short_folder
 from tests.engines.ray_nodes import RayNodes
@@ -170,54 +170,56 @@ def _drain_without_spare(run: FaultedRun) -> float:
     return began
 
 
+def _has_left_early(run: FaultedRun) -> None:
+    """The ranks moved to the spare from the step that they saved, long before the node went."""
+    events = read_all(run.folder)
+    second = select(events, TrainingStarted)[1]
+    (moved,) = [event.message for event in select(events, Notice) if "being drained" in event.message]
+    assert moved.startswith("the node of rank 1 is being drained")
+    assert moved.endswith(f"saved step {second.start_step}, continuing from it")
+
+
+_AT_STEP = f"step {_STEP}"
+
 CELLS: Final = (
     Cell(
-        name="node-lost",
-        fault=Fault(what="SIGKILL of the node of rank 1, with a spare", when=f"step {_STEP}", cause="lost_node"),
-        settings=_CHOSEN,
-        reference=_CHOSEN,
-        inject=_lose_node,
+        "node-lost",
+        Fault("SIGKILL of the node of rank 1, with a spare", _AT_STEP, "lost_node"),
+        _CHOSEN,
+        _lose_node,
         run_on=_with_spare,
     ),
     Cell(
-        name="head-lost",
-        fault=Fault(what="SIGKILL of the head and the driver on it; resumed on a new cluster", when=f"step {_STEP}"),
-        settings=_CHOSEN,
-        reference=_CHOSEN,
-        inject=_lose_head,
+        "head-lost",
+        Fault("SIGKILL of the head and the driver on it; resumed on a new cluster", _AT_STEP),
+        _CHOSEN,
+        _lose_head,
         status=-signal.SIGKILL,
         repair=_restart_cluster,
         run_on=run_on_cluster,
     ),
     Cell(
-        name="node-partitioned",
-        fault=Fault(
-            what="link of the node of rank 1 down, with a spare; scale.collective_timeout=5",
-            when=f"step {_STEP}",
-            cause="lost_node",
-        ),
-        settings=_PARTITIONED,
+        "node-partitioned",
+        Fault("link of the node of rank 1 down, with a spare; scale.collective_timeout=5", _AT_STEP, "lost_node"),
+        _PARTITIONED,
+        _partition,
         reference=_CHOSEN,
-        inject=_partition,
         run_on=_with_spare,
     ),
     Cell(
-        name="drain-with-spare",
-        fault=Fault(what=f"notice of {_NOTICE_SECONDS} s for the node of rank 1, with a spare", when=f"step {_STEP}"),
-        settings=_DRAINED,
-        reference=_DRAINED,
-        inject=_drain,
+        "drain-with-spare",
+        Fault(f"notice of {_NOTICE_SECONDS} s for the node of rank 1, with a spare", _AT_STEP),
+        _DRAINED,
+        _drain,
         most_lost=0,
+        check=_has_left_early,
         run_on=_with_spare,
     ),
     Cell(
-        name="drain-without-spare",
-        fault=Fault(
-            what=f"notice of {_NOTICE_SECONDS} s for the node of rank 1; a node joins after that", when=f"step {_STEP}"
-        ),
-        settings=_WITHOUT_SPARE,
-        reference=_WITHOUT_SPARE,
-        inject=_drain_without_spare,
+        "drain-without-spare",
+        Fault(f"notice of {_NOTICE_SECONDS} s for the node of rank 1; a node joins after that", _AT_STEP),
+        _WITHOUT_SPARE,
+        _drain_without_spare,
         most_lost=0,
         run_on=run_on_cluster,
     ),

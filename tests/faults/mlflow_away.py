@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import ExitStack, closing, contextmanager
 from typing import Final
 
 from observability.runlog import Event, Notice, TrainingStarted, read_all, select
-from tests.engines.mlflow_server import MlflowServer
-from tests.engines.ports import free_port
+from tests.engines.mlflow_server import MlflowServer, local_server
 from tests.engines.ray_cluster import short_folder
 from tests.faults.cell import Cell, Fault
 from tests.faults.run import FaultedRun
@@ -32,30 +29,15 @@ class _TrackedRun(FaultedRun):
 @contextmanager
 def _run_with_server(settings: TrainingSettings) -> Iterator[FaultedRun]:
     """A run that is delivered to a server with an SQLite database."""
-    with short_folder() as folder:
-        server = _server(folder)
+    with short_folder() as folder, ExitStack() as undo:
+        store = f"sqlite:///{folder / 'mlflow.db'}"
+        server = local_server(folder, store=store, artifacts=str(folder / "artifacts"))
+        undo.callback(server.kill)
         server.start()
         tracking = settings.tracking.model_copy(update={"uri": server.uri})
         run = _TrackedRun(settings.model_copy(update={"tracking": tracking}), folder)
         run.server = server
-        try:
-            yield run
-        finally:
-            run.close()
-            server.kill()
-
-
-def _server(folder: Path) -> MlflowServer:
-    port = free_port()
-    options = {
-        "backend-store-uri": f"sqlite:///{folder / 'mlflow.db'}",
-        "artifacts-destination": str(folder / "artifacts"),
-        "host": "127.0.0.1",
-        "port": str(port),
-        "workers": "1",
-    }
-    command = [sys.executable, "-m", "mlflow", "server", *(f"--{name}={value}" for name, value in options.items())]
-    return MlflowServer(command, port=port, environment={}, log=folder / "server.log")
+        yield undo.enter_context(closing(run))
 
 
 def _away_and_back(run: FaultedRun) -> float:
@@ -87,11 +69,10 @@ def _everything_is_delivered(run: FaultedRun) -> None:
 
 CELLS: Final = (
     Cell(
-        name="mlflow-away",
-        fault=Fault(what="SIGKILL of MLflow's server, which comes back later", when=f"step {_STEP}"),
-        settings=fixed(_CHOSEN),
-        reference=fixed(_CHOSEN),
-        inject=_away_and_back,
+        "mlflow-away",
+        Fault("SIGKILL of MLflow's server, which comes back later", f"step {_STEP}"),
+        fixed(_CHOSEN),
+        _away_and_back,
         most_lost=0,
         check=_everything_is_delivered,
         run_on=_run_with_server,

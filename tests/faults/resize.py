@@ -6,8 +6,8 @@ With fixed logical shards, any number of workers computes the same bits: the wei
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from observability.goodput import GoodputLedger
@@ -16,7 +16,6 @@ from tests.faults.cell import Cell, Fault, Settings
 from tests.faults.hosts import ClusterRun, run_on_cluster
 from tests.faults.run import FaultedRun
 from tests.faults.settings import fixed, two_ranks
-from training.config.schema import TrainingSettings
 from training.rundir import RunDirectory
 
 _STEP = 100
@@ -78,30 +77,24 @@ def _had(*worlds: int) -> Callable[[FaultedRun], None]:
     return check
 
 
-@contextmanager
-def _with_two_spares(settings: TrainingSettings) -> Iterator[FaultedRun]:
-    with run_on_cluster(settings, spares=2) as run:
-        yield run
-
-
 CELLS: Final = (
     Cell(
-        name="resize-2-1-2",
-        fault=Fault(what="an elastic run is asked for 1 worker, and for 2 again", when=f"step {_STEP}"),
-        settings=_elastic("1-2"),
+        "resize-2-1-2",
+        Fault("an elastic run is asked for 1 worker, and for 2 again", f"step {_STEP}"),
+        _elastic("1-2"),
+        _leave_and_return,
         reference=_elastic(2),
-        inject=_leave_and_return,
         most_lost=0,
         check=_had(2, 1, 2),
     ),
     Cell(
-        name="resize-2-4-2",
-        fault=Fault(what="two nodes join an elastic run, which then is asked for 2 workers", when=f"step {_STEP}"),
-        settings=_elastic("2-4", epochs=200),
+        "resize-2-4-2",
+        Fault("two nodes join an elastic run, which then is asked for 2 workers", f"step {_STEP}"),
+        _elastic("2-4", epochs=200),
+        _grow_and_leave,
         reference=_elastic(2, epochs=200),
-        inject=_grow_and_leave,
         most_lost=0,
         check=_had(2, 4, 2),
-        run_on=_with_two_spares,
+        run_on=partial(run_on_cluster, spares=2),
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -13,6 +13,7 @@ import psutil
 from observability.runlog import Event, RunEnded, RunStarted, Step
 from observability.uptime import uptime
 from tests.engines.ray_cluster import short_folder
+from tests.engines.small_disk import small_disk
 from tests.training.launch.driver import Driver, Ended, train
 from training.checkpoint.manifest import MANIFEST_FILE
 from training.checkpoint.store import FOLDER
@@ -157,9 +158,16 @@ def on_namespace(namespace: str) -> list[psutil.Process]:
 @contextmanager
 def run_here(settings: TrainingSettings) -> Iterator[FaultedRun]:
     """A run on this machine, whose driver starts what it needs."""
-    with short_folder() as folder:
-        run = FaultedRun(settings, folder)
-        try:
-            yield run
-        finally:
-            run.close()
+    with short_folder() as folder, closing(FaultedRun(settings, folder)) as run:
+        yield run
+
+
+@contextmanager
+def run_on_small_disk(settings: TrainingSettings) -> Iterator[FaultedRun]:
+    """A run whose folder is on a disk of 300 MiB; skips without the right to mount one."""
+    with (
+        short_folder() as folder,
+        small_disk(folder / "disk", size="300m") as disk,
+        closing(FaultedRun(settings, folder, root=disk)) as run,
+    ):
+        yield run

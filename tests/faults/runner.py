@@ -20,7 +20,7 @@ def run_cell(cell: Cell) -> Cost:
         AssertionError: the run does not end as if the fault had not happened.
     """
     with short_folder() as files:
-        weights = uninterrupted(cell.reference(files))
+        weights = uninterrupted((cell.reference or cell.settings)(files))
     with short_folder() as files, cell.run_on(cell.settings(files)) as run:
         run.start()
         fault = cell.inject(run)

@@ -40,11 +40,11 @@ def fixed(settings: TrainingSettings) -> Settings:
     return lambda _: settings
 
 
-def failing(model: str, *, step: int, rank: int | None = None, **sections: dict[str, Any]) -> Settings:
-    """Two ranks with a model that fails once, in a step, of one rank unless it chooses itself."""
+def failing(model: str, *, step: int, rank: int = 0, **sections: dict[str, Any]) -> Settings:
+    """Two ranks with a model of `tests.training.faults.models` that fails once, in a step of one rank."""
 
     def make(files: Path) -> TrainingSettings:
-        options = {"step": step, "trace": str(files / "failed"), **({} if rank is None else {"rank": rank})}
-        return two_ranks(model={"name": model, "options": options}, **sections)
+        options = {"step": step, "rank": rank, "trace": str(files / "failed")}
+        return two_ranks(model={"name": f"tests.training.faults.models:{model}", "options": options}, **sections)
 
     return make

@@ -1,37 +1,56 @@
-"""The document of the matrix, the plan of the soak, and how lost steps are counted."""
+"""Cells of the matrix as tests, the plan of the soak, and how lost steps are counted."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
 from tests.distribution import RAY
-from tests.faults.__main__ import main
-from tests.faults.document import FILE, row, row_begin, rows
+from tests.faults.cell import Cell
+from tests.faults.document import row
 from tests.faults.matrix import CELLS
-from tests.faults.picture import PICTURE, Measured, digest
+from tests.faults.picture import Measured
 from tests.faults.proof import Cost, lost_steps
+from tests.faults.runner import run_cell
 from tests.faults.soak import plan, settings, soak
 from training.callbacks import sample_ledger
 
+_SHORT: Final = ("rank-1-killed", "checkpoint-bit-flipped")
+_LONG: Final = (
+    "bucket-torn-uploads",
+    "folder-lost-bit-flipped",
+    "mlflow-away",
+    "node-lost",
+    "head-lost",
+    "node-partitioned",
+    "drain-with-spare",
+    "resize-2-4-2",
+    "clock-set-back",
+)
+"""A cell of each kind that no other test shows; `make faults` runs all."""
 
-@pytest.mark.long
+
+def _parameter(name: str) -> Any:  # noqa: ANN401 - pytest's class is private
+    """A cell as a parameter. Those with Ray run one after the other."""
+    (cell,) = [cell for cell in CELLS if cell.name == name]
+    is_alone = cell.settings(Path()).scale.launcher == "plain"
+    marks = [] if is_alone else [pytest.mark.xdist_group(RAY)]
+    return pytest.param(cell, marks=[*marks, *([] if name in _SHORT else [pytest.mark.long(apart=True)])], id=name)
+
+
+@pytest.mark.parametrize("cell", map(_parameter, (*_SHORT, *_LONG)))
+def test_a_run_with_a_fault_ends_like_one_without(cell: Cell) -> None:
+    run_cell(cell)
+
+
+@pytest.mark.long(apart=True)
 @pytest.mark.xdist_group(RAY)
 def test_a_run_with_many_faults_ends_like_one_without() -> None:
     soak(plan(5, seed=1), say=print)
-
-
-def test_the_document_has_every_cell_as_it_is_now() -> None:
-    found = rows(FILE.read_text(encoding="utf-8"))
-    assert list(found) == [cell.name for cell in CELLS]
-    assert [cell.name for cell in CELLS if not found[cell.name].startswith(row_begin(cell))] == []
-
-
-def test_the_picture_shows_the_numbers_of_the_document() -> None:
-    assert digest(rows(FILE.read_text(encoding="utf-8"))) in PICTURE.read_text(encoding="utf-8")
 
 
 def test_a_row_is_read_as_it_is_written() -> None:
@@ -58,9 +77,3 @@ def test_lost_steps_are_those_done_and_taken_again_on_the_rank_that_lost_most(tm
         lines = [json.dumps(entry) for entry in [{"start": 0}, *begun, *again]]
         (folder / f"rank-{rank}.jsonl").write_text("\n".join([*lines, '{"st']), encoding="utf-8")
     assert lost_steps(tmp_path) == 2
-
-
-def test_an_impossible_soak_is_refused_before_the_first_cell(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["--soak=-1"])
-    assert "argument --soak: must be at least 0, not -1" in capsys.readouterr().err
