@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,9 +16,9 @@ from infra.lifecycle.sandbox.modules import ALERTMANAGER
 from tests.engines.built import find_program
 from tests.engines.ports import free_port
 from tests.engines.report_table import ran, skipped
+from tests.engines.servers import answers, running
 
 NAME = "Alertmanager"
-_START_SECONDS = 60.0
 _TOO_OLD = "field url_file not found"
 """Error of Alertmanager before 0.26 for a webhook whose URL is in a file."""
 
@@ -64,13 +63,6 @@ class Alertmanager:
         answer = urllib3.request("POST", f"{self._url}/api/v2/alerts", json=[{"labels": labels}], retries=False)
         assert answer.status == 200, answer.data
 
-    def is_ready(self) -> bool:
-        """Whether it answers."""
-        try:
-            return urllib3.request("GET", f"{self._url}/-/ready", retries=False).status == 200
-        except urllib3.exceptions.HTTPError:
-            return False
-
 
 @contextmanager
 def alertmanager(config: Mapping[str, Any], folder: Path) -> Iterator[Alertmanager]:
@@ -80,19 +72,13 @@ def alertmanager(config: Mapping[str, Any], folder: Path) -> Iterator[Alertmanag
     file.write_text(json.dumps(config), encoding="utf-8")
     options = [f"--config.file={file}", f"--storage.path={folder / 'data'}", f"--web.listen-address=127.0.0.1:{port}"]
     keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
-    with log.open("wb") as output:
-        command = [program, *options, "--cluster.listen-address=", "--log.level=debug"]
-        server = subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, **keys})
-    try:
-        found, deadline = Alertmanager(port), time.monotonic() + _START_SECONDS
-        while not found.is_ready():
-            if server.poll() is not None and _TOO_OLD in log.read_text():
-                skipped(NAME, f"{program} is too old", _enable("ALERTMANAGER"))
-            assert server.poll() is None, f"Alertmanager did not start:\n{log.read_text()}"
-            assert time.monotonic() < deadline, f"Alertmanager did not answer:\n{log.read_text()}"
-            time.sleep(0.1)
+
+    def is_ready() -> bool:
+        if _TOO_OLD in log.read_text():
+            skipped(NAME, f"{program} is too old", _enable("ALERTMANAGER"))
+        return answers(f"http://127.0.0.1:{port}/-/ready")
+
+    command = [program, *options, "--cluster.listen-address=", "--log.level=debug"]
+    with running(command, log=log, is_ready=is_ready, env={**os.environ, **keys}):
         ran(NAME)
-        yield found
-    finally:
-        server.terminate()
-        server.wait()
+        yield Alertmanager(port)

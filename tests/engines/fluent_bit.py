@@ -12,13 +12,12 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 from infra.spec.manifest import Manifest
 from tests.engines.ports import free_port
 from tests.engines.report_table import ran, skipped
+from tests.engines.servers import Handler, http_server
 
 _NAME = "Fluent Bit"
 _PARSERS = """[PARSER]
@@ -128,24 +127,13 @@ def _api_server(pods: Sequence[Manifest]) -> Iterator[str]:
     """A server of pods by their path in the Kubernetes API."""
     known = {f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}": pod for pod in pods}
 
-    class Handler(BaseHTTPRequestHandler):
+    class PodHandler(Handler):
         """Answers GET of a pod."""
 
-        def do_GET(self) -> None:
+        def do_GET(self) -> None:  # noqa: N802
             """Send the pod, or 404."""
             pod = known.get(self.path)
-            body = json.dumps(pod or {"kind": "Status", "code": 404}).encode()
-            self.send_response(200 if pod else 404)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.answer(200 if pod else 404, json.dumps(pod or {"kind": "Status", "code": 404}).encode())
 
-        def log_message(self, *_: object) -> None:
-            """Be quiet."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
+    with http_server(PodHandler) as url:
+        yield url

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import IO
 from urllib.parse import parse_qs, urlsplit
@@ -20,6 +20,7 @@ from urllib.parse import parse_qs, urlsplit
 from infra.lifecycle.sandbox.control_plane import ControlPlane
 from infra.spec.manifest import Manifest, api_object
 from tests.engines.kubernetes import Cluster
+from tests.engines.servers import Handler, serving
 
 _POLL_SECONDS = 0.05
 
@@ -46,11 +47,11 @@ class KubeletLog(ThreadingHTTPServer):
         self.is_over.set()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     protocol_version = "HTTP/1.1"
     server: KubeletLog
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802
         """The log of any container, followed to its end."""
         since = parse_qs(urlsplit(self.path).query).get("sinceTime", [""])[0]
         self.send_response(200)
@@ -66,9 +67,6 @@ class _Handler(BaseHTTPRequestHandler):
                 time.sleep(_POLL_SECONDS)
             self.wfile.write(b"0\r\n\r\n")
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's signature
-        """Nothing is printed."""
-
 
 @contextmanager
 def log_of(cluster: Cluster, plane: ControlPlane, pod: Manifest, stream: IO[str]) -> Iterator[KubeletLog]:
@@ -81,20 +79,15 @@ def log_of(cluster: Cluster, plane: ControlPlane, pod: Manifest, stream: IO[str]
         stream: output of the process.
     """
     server = KubeletLog(plane)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
     threading.Thread(target=server.read, args=(stream,), daemon=True).start()
     node = api_object("v1", "Node", f"node-of-{pod['metadata']['name']}")
     address = [{"type": "InternalIP", "address": "127.0.0.1"}]
     kubelet = {"kubeletEndpoint": {"Port": server.server_port}}
     placed = {**pod, "spec": {**pod["spec"], "nodeName": node["metadata"]["name"], "terminationGracePeriodSeconds": 0}}
-    try:
-        with cluster.applied(node):
-            cluster.update_status(node, {"addresses": address, "daemonEndpoints": kubelet})
-            with cluster.applied(placed):
-                yield server
-    finally:
-        server.shutdown()
-        server.server_close()
+    with server, serving(server), cluster.applied(node):
+        cluster.update_status(node, {"addresses": address, "daemonEndpoints": kubelet})
+        with cluster.applied(placed):
+            yield server
 
 
 @contextmanager

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from urllib.parse import parse_qs, urlsplit
+
+from tests.engines.servers import Handler, http_server
 
 _MATCHER = re.compile(r'(\w+)="([^"]*)"')
 
@@ -45,37 +45,23 @@ def loki() -> Iterator[Loki]:
     """A server until the context exits."""
     content = Loki()
 
-    class Handler(BaseHTTPRequestHandler):
+    class LokiHandler(Handler):
         """Answers the push and the range query."""
 
-        def do_POST(self) -> None:
+        def do_POST(self) -> None:  # noqa: N802
             """Store the streams of a push."""
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             for stream in body["streams"]:
                 content.lines += [(stream["stream"], int(at), line) for at, line, *_ in stream["values"]]
-            self._send(204, b"")
+            self.answer(204)
 
-        def do_GET(self) -> None:
+        def do_GET(self) -> None:  # noqa: N802
             """Answer a query."""
             asked = {key: values[0] for key, values in parse_qs(urlsplit(self.path).query).items()}
             assert asked["direction"] == "forward"
             numbers = {key: int(asked[key]) for key in ("start", "end", "limit")}
             result = content.answer(asked["query"], **numbers)
-            self._send(200, json.dumps({"status": "success", "data": {"result": result}}).encode())
+            self.answer(200, json.dumps({"status": "success", "data": {"result": result}}).encode())
 
-        def log_message(self, *_: object) -> None:
-            """Be quiet."""
-
-        def _send(self, status: int, body: bytes) -> None:
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        content.url = f"http://127.0.0.1:{server.server_port}"
-        Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            yield content
-        finally:
-            server.shutdown()
+    with http_server(LokiHandler) as content.url:
+        yield content

@@ -7,15 +7,12 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import urllib3
 import yaml
 
 from infra.lifecycle.image.distribution import Descriptor, Manifest, RemoteRepository, basic
@@ -23,12 +20,12 @@ from infra.lifecycle.sandbox.modules import REGISTRY
 from tests.engines.engines_build import await_build
 from tests.engines.ports import free_port
 from tests.engines.report_table import ran, skipped
+from tests.engines.servers import answers, running
 
 NAME = "OCI registry"
 USER, PASSWORD = "AWS", "secret"
 _BCRYPT = "$2b$05$CvM9Jbwip2pOurtWVt0dkecVwuTisYk2IpQoho9mIc1EmHnVV3Ug."
 """Hash of PASSWORD; a registry reads no other kind of hash."""
-_START_SECONDS = 60
 _IMAGE = "application/vnd.oci.image.manifest.v1+json"
 _INDEX = "application/vnd.oci.image.index.v1+json"
 
@@ -68,29 +65,11 @@ def registry(folder: Path) -> Iterator[RunningRegistry]:
         "log": {"level": "warn"},
     }
     (folder / "config.yml").write_text(yaml.safe_dump(settings))
-    with (folder / "log").open("wb") as log:
-        quiet = {**os.environ, "OTEL_TRACES_EXPORTER": "none"}
-        server = subprocess.Popen([program, "serve", folder / "config.yml"], stdout=log, stderr=log, env=quiet)
-    try:
-        _await(port, server, folder / "log")
+    command, ready = [program, "serve", folder / "config.yml"], f"http://127.0.0.1:{port}/v2/"
+    quiet = {**os.environ, "OTEL_TRACES_EXPORTER": "none"}
+    with running(command, log=folder / "log", is_ready=lambda: answers(ready, status=401), env=quiet):
         ran(NAME)
         yield RunningRegistry(port, folder)
-    finally:
-        server.kill()
-        server.wait()
-
-
-def _await(port: int, server: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    while True:
-        try:
-            assert urllib3.request("GET", f"http://127.0.0.1:{port}/v2/", retries=False).status == 401
-        except urllib3.exceptions.HTTPError:
-            assert server.poll() is None, log.read_text()[-2000:]
-            assert time.monotonic() < deadline, f"the registry did not answer within {_START_SECONDS} s"
-            time.sleep(0.05)
-        else:
-            return
 
 
 def push_image(

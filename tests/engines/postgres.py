@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,9 +14,9 @@ import pytest
 
 from tests.engines.ports import free_port
 from tests.engines.report_table import absent, ran, skipped
+from tests.engines.servers import running
 
 _NOBODY = 65534
-_START_SECONDS = 60.0
 
 
 @pytest.fixture(scope="session")
@@ -77,23 +76,17 @@ def _server(programs: Path, *, tls: tuple[Path, Path] | None = None) -> Iterator
                 (data / name).chmod(0o600)
                 if user is not None:
                     os.chown(data / name, user, user)
-        log = folder / "log"
-        with log.open("wb") as output:
-            server = subprocess.Popen(
-                [str(programs / "postgres"), "-D", str(data), *settings],
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                cwd=folder,
-                user=user,
-                group=user,
-                extra_groups=None if user is None else [],
-            )
-        try:
-            _await(programs, port, server, log)
+        probe = [str(programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port)]
+        with running(
+            [str(programs / "postgres"), "-D", str(data), *settings],
+            log=folder / "log",
+            is_ready=lambda: subprocess.run(probe, check=False).returncode == 0,
+            cwd=folder,
+            user=user,
+            group=user,
+            extra_groups=None if user is None else [],
+        ):
             yield f"postgresql+psycopg2://test@127.0.0.1:{port}/postgres"
-        finally:
-            server.terminate()
-            server.wait()
     finally:
         shutil.rmtree(folder)
 
@@ -101,12 +94,3 @@ def _server(programs: Path, *, tls: tuple[Path, Path] | None = None) -> Iterator
 def _run(command: list[str], user: int | None, folder: Path) -> None:
     groups: list[str | int] | None = None if user is None else []
     subprocess.run(command, check=True, capture_output=True, cwd=folder, user=user, group=user, extra_groups=groups)
-
-
-def _await(programs: Path, port: int, server: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    probe = [str(programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port)]
-    while subprocess.run(probe, check=False).returncode != 0:
-        assert server.poll() is None, f"PostgreSQL did not start:\n{log.read_text()}"
-        assert time.monotonic() < deadline, f"PostgreSQL did not answer:\n{log.read_text()}"
-        time.sleep(0.1)

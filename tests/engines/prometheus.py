@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,9 +18,9 @@ from tests.engines.built import find_program
 from tests.engines.ports import free_port
 from tests.engines.promtool import promtool
 from tests.engines.report_table import ran, skipped
+from tests.engines.servers import answers, running
 
 NAME = "Prometheus"
-_START_SECONDS = 60.0
 _INTERVAL = "200ms"
 _RETENTION = "3650d"
 """Longer than the age of what tests record."""
@@ -42,12 +40,6 @@ class Prometheus:
     def types(self) -> dict[str, str]:
         """Type of every metric family that was scraped."""
         return {found["metric"]: found["type"] for found in self._get("/api/v1/targets/metadata")}
-
-    def is_ready(self) -> bool:
-        """Whether it answers queries."""
-        with suppress(OSError), urllib.request.urlopen(f"{self.url}/-/ready", timeout=10):  # noqa: S310 - loopback
-            return True
-        return False
 
     def _get(self, path: str, **parameters: str) -> Any:  # noqa: ANN401 - JSON
         address = f"{self.url}{path}?{urllib.parse.urlencode(parameters)}"
@@ -124,16 +116,5 @@ def _serving(folder: Path, configuration: Mapping[str, object], *, port: int | N
         f"--web.listen-address={address}",
         "--rules.alert.resend-delay=1s",
     ]
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
-    try:
-        server = Prometheus(f"http://{address}")
-        deadline = time.monotonic() + _START_SECONDS
-        while not server.is_ready():
-            assert process.poll() is None, f"Prometheus did not start:\n{log.read_text()}"
-            assert time.monotonic() < deadline, f"Prometheus did not answer:\n{log.read_text()}"
-            time.sleep(0.1)
-        yield server
-    finally:
-        process.terminate()
-        process.wait()
+    with running(command, log=log, is_ready=lambda: answers(f"http://{address}/-/ready")):
+        yield Prometheus(f"http://{address}")

@@ -20,7 +20,6 @@ import pytest
 import requests
 import yaml
 from moto.eks import urls as eks_urls
-from moto.server import ThreadedMotoServer
 from moto.servicequotas.models import ServiceQuotasBackend
 
 from infra.lifecycle.sandbox.crds import copied_crds
@@ -35,6 +34,7 @@ from tests.engines.kubernetes import engine_environment
 from tests.engines.pulumi_checkout import Checkout, chart_archives, resolved_addon
 from tests.engines.pulumi_cluster import platform_cluster
 from tests.engines.report_table import ran, skipped
+from tests.engines.terraform import moto_server
 from tests.infra.lifecycle.leftovers.moto_gaps import filled
 from tests.platform_charts.charts.archives import charts
 
@@ -138,7 +138,8 @@ def engine(folder: Path, settings: StackSettings, monkeypatch: pytest.MonkeyPatc
         address, authority = urlsplit(found["cluster"]["server"]), found["cluster"]["certificate-authority-data"]
         api_server = stack.enter_context(cutting_proxy(int(address.port or 443), after=0, cuts=0))
         server = f"https://{address.hostname}:{api_server.port}"
-        endpoint = stack.enter_context(_moto())
+        endpoint = stack.enter_context(moto_server())
+        requests.post(f"{endpoint}/moto-api/reset", timeout=30).raise_for_status()
         credentials = _credentials(endpoint, settings)
         session = boto3.Session(
             region_name=region,
@@ -190,20 +191,6 @@ def _addon_versions(request: Any, _url: str, _headers: object) -> tuple[int, dic
     fits = [{"clusterVersion": minor, "defaultVersion": True}]
     addons = [{"addonName": name, "addonVersions": [{"addonVersion": version, "compatibilities": fits}]}]
     return 200, {"Content-Type": "application/json"}, json.dumps({"addons": addons})
-
-
-@contextmanager
-def _moto() -> Iterator[str]:
-    """An empty account: every server of a process has the same state."""
-    server = ThreadedMotoServer(port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
-    try:
-        requests.post(f"{endpoint}/moto-api/reset", timeout=30).raise_for_status()
-        yield endpoint
-    finally:
-        server.stop()
 
 
 def _credentials(endpoint: str, settings: StackSettings) -> dict[str, str]:

@@ -7,12 +7,12 @@ by the name of the RayJob, with 404 for an unknown job.
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
+
+from tests.engines.servers import Handler, http_server
 
 _JOBS = "/api/jobs/"
 
@@ -46,33 +46,16 @@ class Dashboards:
 def dashboards() -> Iterator[Dashboards]:
     """Run the proxy while the context is open."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+    class DashboardHandler(Handler):
+        def do_GET(self) -> None:  # noqa: N802
             path = urlsplit(self.path).path
             driver = found.ask(path.removeprefix(_JOBS)) if path.startswith(_JOBS) else None
-            self._answer(404 if driver is None else 200, driver or {})
+            self.answer(404 if driver is None else 200, json.dumps(driver or {}).encode())
 
-        def do_POST(self) -> None:
+        def do_POST(self) -> None:  # noqa: N802
             is_stop = urlsplit(self.path).path.endswith("/stop")
-            self._answer(200 if is_stop else 404, {"stopped": is_stop})
+            self.answer(200 if is_stop else 404, json.dumps({"stopped": is_stop}).encode())
 
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401 - as http.server has it
-            """Log nothing."""
-
-        def _answer(self, status: int, answer: dict[str, Any]) -> None:
-            body = json.dumps(answer).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        found = Dashboards(f"http://127.0.0.1:{server.server_address[1]}")
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield found
-        finally:
-            server.shutdown()
-            thread.join()
+    with http_server(DashboardHandler) as url:
+        found = Dashboards(url)
+        yield found

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import socket
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,9 +14,9 @@ import pytest
 
 from tests.engines.ports import free_port
 from tests.engines.report_table import ran
+from tests.engines.servers import running
 
 REGION = "us-east-1"
-_START_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -69,30 +67,17 @@ def s3_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Api]:
 def s3_server(folder: Path) -> Iterator[S3Api]:
     """An S3 endpoint with an empty bucket, in a separate process, because moto's mocks in this one reset its stores."""
     port = free_port()
-    log = folder / "moto.log"
     command = [sys.executable, "-m", "moto.server", "--host", "127.0.0.1", "--port", str(port)]
-    with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as server:
-        try:
-            _await_port(port, server, log)
-            api = S3Api(endpoint=f"http://127.0.0.1:{port}", bucket="artifacts")
-            _client(api.endpoint).create_bucket(Bucket=api.bucket)
-            ran("S3 API")
-            yield api
-        finally:
-            server.kill()
+    with running(command, log=folder / "moto.log", is_ready=lambda: _accepts(port)):
+        api = S3Api(endpoint=f"http://127.0.0.1:{port}", bucket="artifacts")
+        _client(api.endpoint).create_bucket(Bucket=api.bucket)
+        ran("S3 API")
+        yield api
 
 
-def _await_port(port: int, server: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            assert server.poll() is None, log.read_text()[-2000:]
-            assert time.monotonic() < deadline, f"moto did not answer within {_START_SECONDS} s"
-            time.sleep(0.1)
-        else:
-            return
+def _accepts(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _client(endpoint: str) -> Any:  # noqa: ANN401 - boto3 makes its classes at run time

@@ -8,18 +8,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from tests.engines.s3 import S3Api
+from tests.engines.servers import Handler, serving
 
-_ERRORS = {
-    403: "AccessDenied",
-    500: "InternalError",
-    501: "NotImplemented",
-    503: "SlowDown",
-}
+_ERRORS = {403: "AccessDenied", 500: "InternalError", 501: "NotImplemented", 503: "SlowDown"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,17 +64,12 @@ class FaultyS3:
 def faulty_s3(api: S3Api) -> Iterator[FaultyS3]:
     """A proxy before an S3 API, which passes everything on until `fault` is set."""
     proxy = FaultyS3()
-    server = _Server(proxy, api.endpoint)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    proxy.endpoint = f"http://127.0.0.1:{server.server_port}"
-    try:
-        yield proxy
-    finally:
-        proxy._is_over.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with _Server(proxy, api.endpoint) as server, serving(server):
+        proxy.endpoint = f"http://127.0.0.1:{server.server_port}"
+        try:
+            yield proxy
+        finally:
+            proxy._is_over.set()
 
 
 class _Server(ThreadingHTTPServer):
@@ -97,24 +88,9 @@ class _Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     protocol_version = "HTTP/1.1"
     server: _Server
-
-    def do_GET(self) -> None:
-        self._answer()
-
-    def do_HEAD(self) -> None:
-        self._answer()
-
-    def do_PUT(self) -> None:
-        self._answer()
-
-    def do_POST(self) -> None:
-        self._answer()
-
-    def do_DELETE(self) -> None:
-        self._answer()
 
     def _answer(self) -> None:
         proxy, parts = self.server.proxy, urlsplit(self.path)
@@ -165,5 +141,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
         connection.close()
 
-    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the base class's name
-        """Say nothing."""
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _answer  # noqa: N815
