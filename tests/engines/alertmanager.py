@@ -49,11 +49,7 @@ def complaints(config: Mapping[str, Any], folder: Path) -> str:
 
 
 class Alertmanager:
-    """A running server.
-
-    Args:
-        port: port on loopback.
-    """
+    """A running server."""
 
     def __init__(self, port: int) -> None:
         self._url = f"http://127.0.0.1:{port}"

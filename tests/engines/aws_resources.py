@@ -104,14 +104,7 @@ UNKNOWN_IN_PREVIEW: Mapping[str, tuple[str, ...]] = {
 
 
 class Place(NamedTuple):
-    """Where resources are.
-
-    Attributes:
-        account: AWS account.
-        region: AWS region.
-        server: URL of the API server that EKS clusters get.
-        authority: its CA certificate, base64.
-    """
+    """Where resources are."""
 
     account: str
     region: str

@@ -12,13 +12,7 @@ from tests.engines.kubernetes import engine_environment
 
 
 def find_program(module: Module, program: str, *also: str) -> Path | None:
-    """Find a program by its variable, such as `PROMTOOL` for `promtool`, among the engines, for which it waits, or on PATH.
-
-    Args:
-        module: whose program it is.
-        program: its name.
-        also: other names that it has on PATH.
-    """
+    """Find a program by its variable, such as `PROMTOOL` for `promtool`, among the engines, for which it waits, or on PATH."""
     named = os.environ.get(program.upper())
     if named is not None:
         return Path(named)

@@ -33,13 +33,7 @@ class CuttingProxy:
 
 @contextmanager
 def cutting_proxy(upstream: int, *, after: int, cuts: int) -> Iterator[CuttingProxy]:
-    """Forward connections to a port.
-
-    Args:
-        upstream: port of the server.
-        after: bytes from the client after which a connection is cut.
-        cuts: number of connections to cut.
-    """
+    """Forward connections to a port."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         proxy = CuttingProxy(listener.getsockname()[1], cuts, _listener=listener)
         threading.Thread(target=_serve, args=(listener, upstream, after, proxy), daemon=True).start()

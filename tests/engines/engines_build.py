@@ -13,11 +13,7 @@ _POLL_SECONDS = 0.5
 
 
 def is_build_running(environment: Mapping[str, str]) -> bool:
-    """Whether `make engines` is running.
-
-    Args:
-        environment: determines the cache (`modules.cache_root`).
-    """
+    """Whether `make engines` is running."""
     try:
         _take_lock(environment, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -26,12 +22,7 @@ def is_build_running(environment: Mapping[str, str]) -> bool:
 
 
 def await_build(environment: Mapping[str, str], *modules: Module) -> None:
-    """Wait until the programs of the modules are built, or no build is running, whether it succeeds or fails.
-
-    Args:
-        environment: determines the cache (`modules.cache_root`).
-        modules: those that are needed; none waits for the whole build.
-    """
+    """Wait until the programs of the modules are built, or no build is running, whether it succeeds or fails."""
     needed = [module.cache_folder(environment) / program for module in modules for program in module.packages]
     if not needed:
         _take_lock(environment, fcntl.LOCK_SH)

@@ -28,13 +28,7 @@ _PARSERS = """[PARSER]
 
 @dataclass(frozen=True)
 class ContainerLog:
-    """The log of a container as containerd writes it.
-
-    Attributes:
-        pod: the pod.
-        container: name of the container.
-        lines: time (RFC 3339) and text of each line.
-    """
+    """The log of a container as containerd writes it."""
 
     pod: Manifest
     container: str
@@ -61,14 +55,7 @@ def find_fluent_bit() -> str:
 def shipping(
     config: Mapping[str, str], folder: Path, logs: Sequence[ContainerLog], *, output: Mapping[str, str]
 ) -> Iterator[Path]:
-    """Run Fluent Bit until the context exits; gives the file with its own messages.
-
-    Args:
-        config: the chart's value `config`.
-        folder: for the logs, the state and the files of the configuration.
-        logs: the containers' logs.
-        output: settings of the output to add, e.g. its endpoint.
-    """
+    """Run Fluent Bit until the context exits; gives the file with its own messages."""
     program = find_fluent_bit()
     containers, state = folder / "log" / "containers", folder / "state"
     containers.mkdir(parents=True)

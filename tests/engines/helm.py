@@ -53,15 +53,7 @@ def find_pinned_archive(chart: str) -> Path:
 
 
 def template(helm: str, archive: Path, values: dict[str, Any], *, name: str, namespace: str) -> list[Any]:
-    """Render a chart for a cluster of the release's minor version, with hooks and without CRDs.
-
-    Args:
-        helm: the program.
-        archive: the chart.
-        values: its values.
-        name: release name.
-        namespace: release namespace.
-    """
+    """Render a chart for a cluster of the release's minor version, with hooks and without CRDs."""
     with tempfile.TemporaryDirectory() as home:
         ended = subprocess.run(
             [

@@ -20,13 +20,7 @@ NAME = "buildah"
 
 @dataclass(frozen=True)
 class ImageBuilder:
-    """An engine with storage of its own.
-
-    Attributes:
-        program: path of a program `buildah`, which uses that storage.
-        folder: its folder.
-        base: reference of the base image.
-    """
+    """An engine with storage of its own."""
 
     program: Path
     folder: Path

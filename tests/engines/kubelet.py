@@ -70,14 +70,7 @@ class _Handler(Handler):
 
 @contextmanager
 def log_of(cluster: Cluster, plane: ControlPlane, pod: Manifest, stream: IO[str]) -> Iterator[KubeletLog]:
-    """A pod on a node of its own, whose log is what a process prints.
-
-    Args:
-        cluster: the API server, as an administrator.
-        plane: its control plane.
-        pod: the pod, without a node.
-        stream: output of the process.
-    """
+    """A pod on a node of its own, whose log is what a process prints."""
     server = KubeletLog(plane)
     threading.Thread(target=server.read, args=(stream,), daemon=True).start()
     node = api_object("v1", "Node", f"node-of-{pod['metadata']['name']}")

@@ -38,10 +38,6 @@ class History:
     """The lives of the objects of some kinds in one namespace, by uid.
 
     A watch continues where it was cut off, as by a change of its CRD. One that the API server cannot continue fails the history.
-
-    Attributes:
-        lives: the objects.
-        initial: uids of those that were there at the beginning.
     """
 
     def __init__(self, api: KubernetesApi) -> None:

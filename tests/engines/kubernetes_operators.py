@@ -38,14 +38,7 @@ _SECONDS = 60
 
 @dataclass(frozen=True)
 class Operated:
-    """The dev environment on a control plane with the operators.
-
-    Attributes:
-        plane: the control plane.
-        environment: the environment.
-        dashboards: fake dashboards, which report the drivers' states.
-        operators: the operators' processes, by the name of their chart.
-    """
+    """The dev environment on a control plane with the operators."""
 
     plane: ControlPlane
     environment: Environment

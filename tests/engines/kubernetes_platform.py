@@ -24,14 +24,7 @@ from tests.infra.aws.graphs import ENVIRONMENTS, settings_of
 
 
 class Environment(NamedTuple):
-    """An environment whose objects are on the API server.
-
-    Attributes:
-        cluster: the API server, with administrator rights.
-        settings: its settings.
-        stack: recorded outputs of the AWS half.
-        manifests: the platform's objects in order of application.
-    """
+    """An environment whose objects are on the API server."""
 
     cluster: Cluster
     settings: StackSettings

@@ -30,13 +30,7 @@ CHART = "kubernetes:helm.sh/v3:Release"
 
 @dataclass(frozen=True, kw_only=True)
 class StackRelease:
-    """What one release of the platform makes of an environment.
-
-    Attributes:
-        graph: its resources.
-        crds: CRDs that the stack applies before the charts.
-        programs: the operators' programs by the name of their chart.
-    """
+    """What one release of the platform makes of an environment."""
 
     graph: Recording
     crds: tuple[Manifest, ...]
@@ -49,20 +43,10 @@ class StackRelease:
 
 
 class ClusterStack:
-    """A stack on a control plane.
-
-    Attributes:
-        operators: the operators' processes by the name of their chart.
-        ran: what each update left out.
-    """
+    """A stack on a control plane."""
 
     def __init__(self, plane: ControlPlane, *, proxy: str) -> None:
-        """An empty stack.
-
-        Args:
-            plane: the control plane.
-            proxy: HTTP proxy to the dashboards of the Ray clusters.
-        """
+        """An empty stack."""
         self.operators: dict[str, Process] = {}
         self.ran: list[tuple[str, ...]] = []
         self._plane = plane

@@ -19,13 +19,7 @@ _MATCHER = re.compile(r'(\w+)="([^"]*)"')
 
 @dataclass
 class Loki:
-    """The server's content.
-
-    Attributes:
-        url: URL without a path.
-        lines: labels, time in nanoseconds and text of each line.
-        queries: LogQL of each request.
-    """
+    """The server's content."""
 
     url: str = ""
     lines: list[tuple[dict[str, str], int, str]] = field(default_factory=list)

@@ -23,14 +23,7 @@ _STOP_SECONDS = 60.0
 
 
 class MlflowServer:
-    """A server and the command that starts it; its data outlives it.
-
-    Args:
-        command: starts a server on `port` of loopback.
-        port: a free port.
-        environment: environment variables to add to those of the tests.
-        log: file for its output.
-    """
+    """A server and the command that starts it; its data outlives it."""
 
     def __init__(self, command: Sequence[str], *, port: int, environment: Mapping[str, str], log: Path) -> None:
         self._command = [*command]
@@ -103,14 +96,7 @@ class MlflowServer:
 def local_server(
     folder: Path, *, store: str, artifacts: str, environment: Mapping[str, str] | None = None
 ) -> MlflowServer:
-    """A server on a free port of loopback, which does not run yet.
-
-    Args:
-        folder: of its log.
-        store: URI of its database.
-        artifacts: URI or folder of its artifacts.
-        environment: environment variables to add to those of the tests.
-    """
+    """A server on a free port of loopback, which does not run yet."""
     port = free_port()
     options = {
         "backend-store-uri": store,

@@ -24,12 +24,7 @@ class PodEvictionFailureError(Exception):
 
 @dataclass(frozen=True)
 class Drain:
-    """A drain that is under way.
-
-    Attributes:
-        cluster: the API server.
-        nodes: names of the nodes, which take no new pods.
-    """
+    """A drain that is under way."""
 
     cluster: Cluster
     nodes: frozenset[str]

@@ -19,11 +19,7 @@ one without letters would be a number."""
 
 
 class Checkout:
-    """A git checkout of the working tree with its own release manifest, archives and environments.
-
-    Attributes:
-        root: its folder.
-    """
+    """A git checkout of the working tree with its own release manifest, archives and environments."""
 
     def __init__(self, root: Path, archives: Mapping[str, bytes]) -> None:
         self.root = root

@@ -18,11 +18,7 @@ _JOBS = "/api/jobs/"
 
 
 class Dashboards:
-    """The drivers of all jobs.
-
-    Attributes:
-        address: URL of the proxy.
-    """
+    """The drivers of all jobs."""
 
     def __init__(self, address: str) -> None:
         self.address = address

@@ -26,13 +26,7 @@ print(next(node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Nod
 
 
 class RayNodes:
-    """The nodes of the cluster.
-
-    Attributes:
-        head: host of the drivers.
-        address: cluster address for `scale.address`.
-        environment: environment variables for drivers.
-    """
+    """The nodes of the cluster."""
 
     def __init__(self, head: Host, folder: Path) -> None:
         """Start the head; the path `folder` has to be short, because it holds Ray's sockets."""

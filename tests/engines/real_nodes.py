@@ -48,13 +48,7 @@ _RESTRICTED = {
 
 @dataclass(frozen=True)
 class Pods:
-    """Pods on a cluster with real nodes.
-
-    Attributes:
-        cluster: the API server, with administrator rights.
-        folder: files of the control plane.
-        services: prefix of a command that runs where KubeRay does.
-    """
+    """Pods on a cluster with real nodes."""
 
     cluster: KubernetesApi
     folder: Path

@@ -45,12 +45,7 @@ SetEnv RAY_TMPDIR={home} LANG=C.UTF-8
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine.
-
-    Attributes:
-        host: its network.
-        home: home folder of root.
-    """
+    """A machine."""
 
     host: Host
     home: Path

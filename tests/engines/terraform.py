@@ -30,13 +30,7 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True)
 class Tools:
-    """Terraform and a folder of provider plugins.
-
-    Attributes:
-        binary: path of `terraform`.
-        mirror: filesystem mirror with the AWS provider.
-        version: version of the AWS provider.
-    """
+    """Terraform and a folder of provider plugins."""
 
     binary: str
     mirror: Path
@@ -57,14 +51,7 @@ def find_tools() -> Tools:
 
 
 class Workspace:
-    """An initialised working directory of Terraform.
-
-    Args:
-        tools: Terraform and the provider.
-        folder: an empty folder.
-        endpoint: URL for every AWS API.
-        region: AWS region.
-    """
+    """An initialised working directory of Terraform."""
 
     def __init__(self, tools: Tools, folder: Path, *, endpoint: str, region: str) -> None:
         self._tools = tools

@@ -35,12 +35,7 @@ _UPLOADS = 2
 
 
 class _BucketRun(FaultedRun):
-    """A run with a bucket of its own.
-
-    Attributes:
-        api: the bucket.
-        proxy: the run's way to it.
-    """
+    """A run with a bucket of its own."""
 
     api: S3Api
     proxy: FaultyS3

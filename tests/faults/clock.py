@@ -25,11 +25,7 @@ _HOUR: Final = 3600
 
 
 class _ClockRun(FaultedRun):
-    """A run with a clock of its own.
-
-    Attributes:
-        offset: file with the seconds by which its clock differs from the machine's.
-    """
+    """A run with a clock of its own."""
 
     offset: Path
 

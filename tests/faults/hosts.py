@@ -33,12 +33,7 @@ _DRAINED = fixed(two_ranks(loop={"epochs": 150}, checkpoint={"every_steps": 100_
 
 
 class ClusterRun(FaultedRun):
-    """A run on a cluster: a head, two workers with a CPU each, and spare hosts, which have joined or not.
-
-    Attributes:
-        nodes: the cluster.
-        spares: hosts without a rank.
-    """
+    """A run on a cluster: a head, two workers with a CPU each, and spare hosts, which have joined or not."""
 
     def __init__(self, settings: TrainingSettings, folder: Path, machines: list[Host], undo: ExitStack) -> None:
         self._folder = folder

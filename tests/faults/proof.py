@@ -50,11 +50,6 @@ class Cost:
 def prove(run: FaultedRun, *, weights_sha256: str, fault: float) -> Cost:
     """Assert what holds for every run that is over, and measure what its faults cost.
 
-    Args:
-        run: it has ended well.
-        weights_sha256: hash of the weights in which the same run ends without a fault.
-        fault: Unix time of the fault.
-
     Raises:
         AssertionError: the weights differ, a sample was lost or repeated, time is not accounted for, or something is left.
     """
@@ -110,10 +105,6 @@ def _wall(run: FaultedRun, ended: RunEnded) -> float:
 
 def assert_every_sample_once(folder: Path, events: Sequence[Event]) -> None:
     """Assert that in each epoch the committed steps of a run read every sample once, whatever the number of ranks was.
-
-    Args:
-        folder: of the run, whose settings have `loop.log_sample_ids`.
-        events: of the run.
 
     Raises:
         AssertionError: a sample was lost or repeated, or an epoch is missing.

@@ -44,15 +44,7 @@ class FaultedRun:
         prefix: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Prepare.
-
-        Args:
-            settings: of the run.
-            folder: for its files; its path has to be short, because Ray's sockets are there.
-            root: folder of the run's folder, if it is elsewhere.
-            prefix: command that runs the driver.
-            environment: variables of the driver in addition to those of this process.
-        """
+        """Prepare."""
         self.settings = settings
         self.root = root or folder / "files"
         self.temporary = folder / "tmp"

@@ -36,12 +36,7 @@ _KINDS: Final[Mapping[str, tuple[int, Callable[[FaultedRun], None]]]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Soaked:
-    """What a soak has cost.
-
-    Attributes:
-        cost: of the whole run.
-        recoveries: for each kind, the seconds from each of its faults to the end of a rendezvous after it.
-    """
+    """What a soak has cost."""
 
     cost: Cost
     recoveries: Mapping[str, Sequence[float]]
@@ -79,10 +74,6 @@ def settings(planned: Sequence[Planned]) -> TrainingSettings:
 
 def soak(planned: Sequence[Planned], *, say: Callable[[str], None]) -> Soaked:
     """Let all of them happen to one run.
-
-    Args:
-        planned: the faults.
-        say: prints progress.
 
     Raises:
         AssertionError: the run does not end as if they had not happened.

@@ -42,10 +42,6 @@ class Driver:
     """`python -m training …` in a process group of its own, as a shell starts it.
 
     All its descendants inherit a marker in their environment, which finds them even after they are reparented.
-
-    Attributes:
-        MODULE: that it runs.
-        LOG: name of the log that it writes.
     """
 
     MODULE = "training"
@@ -58,14 +54,7 @@ class Driver:
         prefix: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Start it.
-
-        Args:
-            arguments: command line after `python -m MODULE`.
-            run: folder of the run.
-            prefix: command that runs the driver, such as `ip netns exec`.
-            environment: variables in addition to those of this process.
-        """
+        """Start it."""
         self.run = run
         self._marker = uuid.uuid4().hex
         events = run / self.LOG

@@ -82,15 +82,7 @@ def on_terminal(
     columns: int = 80,
     rows: int = 24,
 ) -> Iterator[Terminal]:
-    """Start a command on a terminal; it is killed if it still runs when the block ends.
-
-    Args:
-        command: program and arguments.
-        folder: that it starts in.
-        environment: its variables; None: those of this process.
-        columns: of the terminal.
-        rows: of the terminal.
-    """
+    """Start a command on a terminal; it is killed if it still runs when the block ends."""
     controller, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
