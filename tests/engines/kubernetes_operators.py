@@ -127,10 +127,7 @@ def operating(settings: StackSettings | None = None) -> Iterator[Operated]:
     found = [crd for project in PROJECTS for crd in crds(project)]
     folder = Path(tempfile.mkdtemp(prefix="rtp-operators-"))
     try:
-        with (
-            dashboards() as drivers,
-            ControlPlane(folder / "plane", programs=programs, crds=found) as plane,
-        ):
+        with dashboards() as drivers, ControlPlane(folder / "plane", programs=programs, crds=found) as plane:
             ran(NAME)
             operators = {"kuberay-operator": start_kuberay(plane, kuberay, proxy=drivers.address)}
             ran(KUBERAY.title)

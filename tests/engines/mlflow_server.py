@@ -44,11 +44,7 @@ class MlflowServer:
             return
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(
-                self._command,
-                env=self._environment,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
+                self._command, env=self._environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
             )
         self._group = self._process.pid
         deadline = time.monotonic() + _START_SECONDS

@@ -8,16 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from observability.goodput import GoodputLedger
-from observability.runlog import (
-    Event,
-    Notice,
-    RunEnded,
-    Step,
-    TrainingStarted,
-    WorkersFailed,
-    read_all,
-    select,
-)
+from observability.runlog import Event, Notice, RunEnded, Step, TrainingStarted, WorkersFailed, read_all, select
 from observability.steady_clock import SteadyClock
 from tests.faults.run import FaultedRun
 from training.callbacks import sample_ledger

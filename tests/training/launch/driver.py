@@ -48,11 +48,7 @@ class Driver:
     LOG = FILE_NAME
 
     def __init__(
-        self,
-        *arguments: str,
-        run: Path,
-        prefix: Sequence[str] = (),
-        environment: Mapping[str, str] | None = None,
+        self, *arguments: str, run: Path, prefix: Sequence[str] = (), environment: Mapping[str, str] | None = None
     ) -> None:
         """Start it."""
         self.run = run
@@ -174,11 +170,7 @@ def arguments_for(settings: TrainingSettings, root: Path) -> list[str]:
 
 
 def train(
-    settings: TrainingSettings,
-    root: Path,
-    *,
-    prefix: Sequence[str] = (),
-    environment: Mapping[str, str] | None = None,
+    settings: TrainingSettings, root: Path, *, prefix: Sequence[str] = (), environment: Mapping[str, str] | None = None
 ) -> Driver:
     """Start a driver that trains or resumes the run `root/runs/run` with these settings."""
     arguments = arguments_for(settings, root)

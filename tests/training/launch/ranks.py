@@ -38,12 +38,7 @@ def on_ranks(
     port = free_port()
     for rank in range(world):
         place = RankPlace(
-            rank=rank,
-            world=world,
-            local_rank=rank,
-            local_world=world,
-            master_address="127.0.0.1",
-            master_port=port,
+            rank=rank, world=world, local_rank=rank, local_world=world, master_address="127.0.0.1", master_port=port
         )
         answer, end = processes.Pipe(duplex=False)
         process: BaseProcess = processes.Process(target=_answer, args=(end, partial(function, place, *args, **kwargs)))
