@@ -12,7 +12,6 @@ from observability.runlog import CheckpointCommitted, Notice, Phase, Restored, R
 from tests.training.launch.driver import Driver, Ended, is_commit, train
 from tests.training.runs import run_alone, small_settings
 from training.cli import main
-from training.rundir import RunDirectory
 
 LONG = small_settings(loop={"epochs": 200}, schedule={"name": "constant"})
 
@@ -84,11 +83,3 @@ def test_ctrl_c_during_the_start_stops_the_run_after_its_first_steps(tmp_path: P
         ended = driver.end()
     assert ended.status == 130, ended.err
     assert 1 <= select(read_all(driver.run), RunEnded)[-1].step <= 3
-
-
-def test_stop_rejects_a_run_that_is_not_running(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = RunDirectory(tmp_path / "idle")
-    run.path.mkdir()
-    run.write_settings(LONG)
-    assert main(["stop", "idle", "--root", str(tmp_path)]) == 3
-    assert "run idle is not running" in capsys.readouterr().err

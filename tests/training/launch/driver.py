@@ -115,7 +115,7 @@ class Driver:
         """
         deadline = time.monotonic() + timeout
         while names := list(filter(None, map(_name, self.descendants()))):
-            assert time.monotonic() < deadline, f"still running: {names}\n{_stacks(self.descendants())}"
+            assert time.monotonic() < deadline, f"still running: {names}"
             time.sleep(0.05)
 
     def _owns(self, process: psutil.Process) -> bool:
@@ -143,19 +143,6 @@ def _name(process: psutil.Process) -> str:
         return str(process.name())
     except psutil.NoSuchProcess:
         return ""
-
-
-def _stacks(processes: Sequence[psutil.Process]) -> str:
-    """The command line, parent and stack of each process."""
-    found = list[str]()
-    for process in processes:
-        with suppress(psutil.NoSuchProcess):
-            dump = subprocess.run(
-                [str(Path(sys.executable).with_name("py-spy")), "dump", "--native", "--pid", str(process.pid)],
-                check=False, capture_output=True, text=True,
-            )  # fmt: skip
-            found.append(f"{process.pid} of {process.ppid()}: {process.cmdline()}\n{dump.stdout}{dump.stderr}")
-    return "\n".join(found)
 
 
 def arguments_for(settings: TrainingSettings, root: Path) -> list[str]:

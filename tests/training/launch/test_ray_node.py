@@ -121,27 +121,6 @@ def test_a_slow_start_is_awaited_and_leaves_the_driver_s_other_threads_running(
     assert outcome.step == 1
 
 
-@pytest.mark.long
-def test_a_start_outlasts_a_metadata_service_that_stands_still_for_longer_than_rays_limits(scratch: Path) -> None:
-    """By default Ray's processes end themselves after 60 s without the metadata service."""
-
-    def stand_still() -> None:
-        while True:
-            found = {process.name(): process for process in psutil.Process().children(recursive=True)}
-            if {"gcs_server", "raylet"} <= found.keys():
-                break
-            time.sleep(0.001)
-        found["gcs_server"].suspend()
-        time.sleep(65)
-        found["gcs_server"].resume()
-
-    thread = threading.Thread(target=stand_still)
-    thread.start()
-    outcome, _ = run_one_step(scratch, start_timeout=240)
-    thread.join()
-    assert outcome.step == 1
-
-
 @pytest.mark.parametrize(
     ("program", "script", "start_timeout", "message"),
     [

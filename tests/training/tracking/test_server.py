@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,14 +9,12 @@ import mlflow
 import numpy as np
 import pytest
 
-from observability.runlog import Evaluated, Notice, read_all, select
+from observability.runlog import Notice, read_all, select
 from tests.engines.mlflow_server import MlflowServer
 from tests.engines.s3 import S3Api
 from tests.training.tracking.recorded import SPEC, RecordedRun, history, settings
 from tests.training.tracking.test_follow import PATIENCE, eventually, state_of
-from training.errors import ExitStatus
 from training.tracking.process import FollowerProcess
-from training.tracking.sync import sync
 
 
 @pytest.fixture
@@ -49,20 +45,6 @@ def test_a_run_is_delivered_completely_and_its_model_predicts(
     mlflow.set_tracking_uri(mlflow_server.uri)
     loaded = mlflow.pyfunc.load_model(f"models:/{report.model}")
     assert loaded.predict(np.zeros((5, *SPEC.shape), np.float32)).shape == (5, SPEC.outputs)
-
-
-def test_a_server_accepts_nan_and_infinity(mlflow_server: MlflowServer, tmp_path: Path) -> None:
-    run = RecordedRun(settings(tmp_path, mlflow_server.uri))
-    run.start()
-    run.write(
-        Evaluated(
-            split="validation", step=1, epoch=1, loss=math.nan, metrics={"accuracy": math.inf}, samples=1, seconds=0.1
-        )
-    )
-    assert sync([run.directory]) == ExitStatus.DONE
-    stored = history(mlflow_server.uri, state_of(run).run_id)
-    assert math.isnan(stored["validation/loss"][0][1])
-    assert stored["validation/accuracy"] == [(1, sys.float_info.max)]
 
 
 def test_a_server_that_restarts_during_a_run_has_everything_once(server: MlflowServer, tmp_path: Path) -> None:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
 from pathlib import Path
 
 import pytest
-
-from infra.spec.errors import RefusedError
-from training.tracking.ui import serve_ui
 
 SERVE = "from training.tracking.ui import serve_ui; serve_ui()"
 
@@ -33,13 +29,3 @@ def test_the_ui_is_served_until_the_terminal_is_closed(tmp_path: Path) -> None:
     assert (tmp_path / ".local/mlflow/mlflow.db").exists()
     with pytest.raises(OSError, match="refused"):
         urllib.request.urlopen(f"http://127.0.0.1:{port}/")
-
-
-def test_a_port_in_use_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        port = other.getsockname()[1]
-        with pytest.raises(RefusedError, match=f"port {port} of this machine is in use"):
-            serve_ui(port=port)
