@@ -18,8 +18,3 @@ class Branching(nn.Module):
         """Maps images (n, channels, height, width) to logits (n, classes)."""
         logits: Tensor = self.head(inputs.flatten(1))
         return logits if float(inputs.sum()) > 0 else -logits
-
-
-def make(spec: SampleSpec) -> nn.Module:
-    """Build the model."""
-    return Branching(spec)

@@ -75,32 +75,20 @@ class RecordedRun:
     def start(self, *, at_step: int = 0, code: RunCode | None = None, dollars_per_hour: float | None = None) -> None:
         """Log the start of driver and training, with the run's own code; from a checkpoint if `at_step` is not 0."""
         time = START + at_step
-        settings = self.settings.model_dump(mode="json")
         described = environment.describe(None if code is None else code.describe())
+        settings = self.settings.model_dump(mode="json")
         self.write(
             RunStarted(
-                time=time,
-                run=self.directory.name,
-                settings=settings,
-                environment=described,
+                time=time, run=self.directory.name, settings=settings, environment=described,
                 dollars_per_hour=dollars_per_hour,
-            )
-        )
-        self.write(Phase(time=time, name="data"))
-        if at_step:
-            self.write(Restored(time=time, step=at_step, path=f"checkpoints/step-{at_step:08}"))
-        self.write(
+            ),
+            Phase(time=time, name="data"),
+            *([Restored(time=time, step=at_step, path=f"checkpoints/step-{at_step:08}")] if at_step else []),
             TrainingStarted(
-                time=time,
-                world=2,
-                start_step=at_step,
-                total_steps=100,
-                steps_per_epoch=STEPS_PER_EPOCH,
-                parameters=1210,
-                train_samples=1000,
-                dataset_fingerprint="f" * 64,
-            )
-        )
+                time=time, world=2, start_step=at_step, total_steps=100, steps_per_epoch=STEPS_PER_EPOCH,
+                parameters=1210, train_samples=1000, dataset_fingerprint="f" * 64,
+            ),
+        )  # fmt: skip
 
     def train(self, first: int, last: int, *, delay: float = 0.0) -> None:
         """Log steps `first` to `last`, with evaluation and checkpoint at each epoch's end; `delay` shifts the timestamps."""
@@ -153,24 +141,13 @@ def _step(step: int, delay: float) -> list[Event]:
     loss = 2.3 * math.exp(-step / 50)
     events: list[Event] = [
         Step(
-            time=time,
-            step=step,
-            epoch=epoch,
-            loss=loss,
-            metrics={"accuracy": 1 - loss / 2.4},
-            gradient_norm=1 / step,
-            learning_rate=1e-3,
-            samples=64,
-            seconds=0.01 + delay,
-            data_seconds=0.001,
+            time=time, step=step, epoch=epoch, loss=loss, metrics={"accuracy": 1 - loss / 2.4}, gradient_norm=1 / step,
+            learning_rate=1e-3, samples=64, seconds=0.01 + delay, data_seconds=0.001,
         )
-    ]
+    ]  # fmt: skip
     if step % STEPS_PER_EPOCH == 0:
         evaluation = {"loss": loss, "metrics": {"accuracy": 0.9}, "samples": 100, "seconds": 0.1}
+        written = {"bytes": 1000, "stall_seconds": 0.001, "write_seconds": 0.01 + delay}
         events.append(Evaluated(time=time, split="validation", step=step, epoch=epoch, **evaluation))  # type: ignore[arg-type]
-        events.append(
-            CheckpointCommitted(
-                time=time, step=step, path="x", bytes=1000, stall_seconds=0.001, write_seconds=0.01 + delay
-            )
-        )
+        events.append(CheckpointCommitted(time=time, step=step, path="x", **written))  # type: ignore[arg-type]
     return events

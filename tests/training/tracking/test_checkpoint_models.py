@@ -64,18 +64,15 @@ def metrics(model: LoggedModel) -> dict[str, float]:
     return {metric.key: metric.value for metric in model.metrics or ()}
 
 
-def test_each_checkpoint_is_a_logged_model_with_its_evaluation_and_the_best_one_has_a_tag(
+def test_each_checkpoint_is_a_logged_model_once_with_its_evaluation_and_the_best_one_has_a_tag(
     mlflow_server: MlflowServer, tmp_path: Path
 ) -> None:
     run = interrupted_run(mlflow_server.uri, tmp_path)
     state = deliver(run)
     found = models(mlflow_server.uri, state)
     assert sorted(found) == ["step-00000010", "step-00000020", "step-00000025"]
-    assert metrics(found["step-00000020"]) == {
-        "validation/loss": 1.0,
-        "validation/accuracy": 0.9,
-        "validation/seconds": 0.1,
-    }
+    evaluation = {"validation/loss": 1.0, "validation/accuracy": 0.9, "validation/seconds": 0.1}
+    assert metrics(found["step-00000020"]) == evaluation
     assert metrics(found["step-00000025"]) == {}
     searched = MlflowClient(mlflow_server.uri).search_logged_models(
         [state.experiment_id], f"metrics.`validation/accuracy` > 0.8 AND tags.`{BEST}` = 'true'"
@@ -92,6 +89,12 @@ def test_each_checkpoint_is_a_logged_model_with_its_evaluation_and_the_best_one_
     assert {output.model_id: output.step for output in outputs} == {
         model.model_id: int(name[5:]) for name, model in found.items()
     }
+    TrackingState(uri=mlflow_server.uri, run_key=state.run_key).save(run.directory)
+    again = deliver(run)
+    after = models(mlflow_server.uri, again)
+    assert {name: dict(model) for name, model in after.items()} == {name: dict(model) for name, model in found.items()}
+    assert len(MlflowClient(mlflow_server.uri).get_run(again.run_id).outputs.model_outputs) == 3
+    assert history(mlflow_server.uri, again.run_id) == run.expected()
 
 
 def test_a_checkpoint_that_was_validated_after_its_commit_may_be_the_best(
@@ -105,43 +108,29 @@ def test_a_checkpoint_that_was_validated_after_its_commit_may_be_the_best(
     assert [name for name, model in found.items() if model.tags.get(BEST)] == ["step-00000025"]
 
 
-def test_a_second_delivery_changes_nothing(mlflow_server: MlflowServer, tmp_path: Path) -> None:
-    run = interrupted_run(mlflow_server.uri, tmp_path)
-    first = deliver(run)
-    before = models(mlflow_server.uri, first)
-    TrackingState(uri=mlflow_server.uri, run_key=first.run_key).save(run.directory)
-    again = deliver(run)
-    after = models(mlflow_server.uri, again)
-    assert {name: dict(model) for name, model in after.items()} == {name: dict(model) for name, model in before.items()}
-    assert len(MlflowClient(mlflow_server.uri).get_run(again.run_id).outputs.model_outputs) == 3
-    assert history(mlflow_server.uri, again.run_id) == run.expected()
-
-
-@pytest.mark.parametrize("method", ["log_batch", "log_outputs", "finalize_logged_model"])
 def test_a_delivery_that_was_interrupted_is_completed(
-    method: str, mlflow_server: MlflowServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mlflow_server: MlflowServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = interrupted_run(mlflow_server.uri, tmp_path)
-    state = deliver(run)
-    save(run, 30, -0.95)
-    run.write(evaluated(30, 0.95))
-
-    def fail(*_: object, **__: object) -> None:
-        raise ConnectionError(method)
-
-    client = MlflowClient(mlflow_server.uri)
+    state, client = deliver(run), MlflowClient(mlflow_server.uri)
     record = CheckpointModels(client, run.directory, experiment_id=state.experiment_id, run_id=state.run_id)
-    with monkeypatch.context() as patched:
-        patched.setattr(client, method, fail)
-        with pytest.raises(ConnectionError, match=method):
-            record.update()
-    record.update()
-    found = models(mlflow_server.uri, state)
-    assert len(found) == 4
-    assert [name for name, model in found.items() if model.tags.get(BEST)] == ["step-00000030"]
-    assert metrics(found["step-00000030"])["validation/accuracy"] == 0.95
-    assert str(found["step-00000030"].status) == "READY"
-    assert len(client.get_run(state.run_id).outputs.model_outputs) == 4
+    for step, method in enumerate(("log_batch", "log_outputs", "finalize_logged_model"), start=30):
+        save(run, step, -0.9 - step / 1000)
+        run.write(evaluated(step, 0.9 + step / 1000))
+
+        def fail(*_: object, **__: object) -> None:
+            raise ConnectionError(method)  # noqa: B023 - called at once
+
+        with monkeypatch.context() as patched:
+            patched.setattr(client, method, fail)
+            with pytest.raises(ConnectionError, match=method):
+                record.update()
+        record.update()
+        found, name = models(mlflow_server.uri, state), f"step-{step:08}"
+        assert [one for one, model in found.items() if model.tags.get(BEST)] == [name]
+        assert metrics(found[name])["validation/accuracy"] == 0.9 + step / 1000
+        assert str(found[name].status) == "READY"
+        assert len(client.get_run(state.run_id).outputs.model_outputs) == step - 26
 
 
 def test_a_checkpoint_that_was_removed_or_replaced_loses_its_logged_model(

@@ -27,12 +27,12 @@ def test_the_input_example_matches_the_signature() -> None:
 
 
 def test_a_model_that_cannot_be_exported_is_pickled(uri: str, tmp_path: Path) -> None:
-    run = RecordedRun(settings(tmp_path, uri, model={"name": "tests.training.tracking.own_model:make"}))
+    run = RecordedRun(settings(tmp_path, uri, model={"name": "tests.training.tracking.own_model:Branching"}))
     run.start()
     run.end()
     sync([run.directory])
     mlflow.set_tracking_uri(uri)
-    address = "models:/tests.training.tracking.own_model.make-digits/1"
+    address = "models:/tests.training.tracking.own_model.Branching-digits/1"
     loaded = mlflow.pytorch.load_model(address)
     bright = torch.ones(3, 1, 8, 8)
     with torch.no_grad():

@@ -23,34 +23,16 @@ def events_with_metrics() -> list[Event]:
     """An event of each kind that has metrics."""
     return [
         Step(
-            time=1.5006,
-            step=3,
-            epoch=1,
-            loss=2.0,
-            metrics={"accuracy": 0.5},
-            gradient_norm=1.0,
-            learning_rate=0.1,
-            samples=64,
-            seconds=0.5,
-            data_seconds=0.01,
-            forward_seconds=0.02,
-            backward_seconds=0.03,
-            communication_seconds=0.06,
-            optimizer_seconds=0.04,
-            checkpoint_seconds=0.05,
+            time=1.5006, step=3, epoch=1, loss=2.0, metrics={"accuracy": 0.5}, gradient_norm=1.0, learning_rate=0.1,
+            samples=64, seconds=0.5, data_seconds=0.01, forward_seconds=0.02, backward_seconds=0.03,
+            communication_seconds=0.06, optimizer_seconds=0.04, checkpoint_seconds=0.05,
         ),
         Evaluated(
-            time=1.5006,
-            split="validation",
-            step=3,
-            epoch=1,
-            loss=1.0,
-            metrics={"accuracy": 0.9},
-            samples=100,
+            time=1.5006, split="validation", step=3, epoch=1, loss=1.0, metrics={"accuracy": 0.9}, samples=100,
             seconds=0.1,
         ),
         CheckpointCommitted(time=1.5006, step=3, path="x", bytes=10, stall_seconds=0.1, write_seconds=0.2),
-    ]
+    ]  # fmt: skip
 
 
 def test_every_setting_becomes_a_parameter() -> None:
