@@ -11,6 +11,7 @@ import re
 import shutil
 import stat
 import tarfile
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -54,28 +55,20 @@ def test_equal_files_have_an_equal_hash_whatever_their_order_times_modes_and_own
     assert sha256(other) == expected
 
 
-def change_a_byte(folder: Path) -> None:
-    (folder / "nets.py").write_text(FILES["nets.py"].replace("None", "nine"))
-
-
-def make_executable(folder: Path) -> None:
-    (folder / "nets.py").chmod(0o755)
-
-
-def rename(folder: Path) -> None:
-    (folder / "nets.py").rename(folder / "nest.py")
-
-
-def add_an_empty_file(folder: Path) -> None:
-    (folder / "empty.py").touch()
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "a byte": lambda folder: (folder / "nets.py").write_text("changed\n"),
+    "executable": lambda folder: (folder / "nets.py").chmod(0o755),
+    "renamed": lambda folder: (folder / "nets.py").rename(folder / "nest.py"),
+    "removed": lambda folder: (folder / "nets.py").unlink(),
+    "an empty file": lambda folder: (folder / "torch_nets.py").touch(),
+}
 
 
 def test_a_change_changes_the_hash(tmp_path: Path) -> None:
     before = sha256(write(tmp_path / "project"))
-    for change in (change_a_byte, make_executable, rename, add_an_empty_file):
-        folder = write(tmp_path / change.__name__)
-        change(folder)
-        assert sha256(folder) != before, change
+    for name, change in CHANGES.items():
+        change(write(tmp_path / name))
+        assert sha256(tmp_path / name) != before, name
 
 
 @given(
@@ -105,7 +98,7 @@ def test_what_was_unpacked_packs_to_the_same_hash(
 
 def test_files_are_read_only_once_unpacked_and_keep_their_executable_bit(tmp_path: Path) -> None:
     folder = write(tmp_path / "project")
-    make_executable(folder)
+    CHANGES["executable"](folder)
     unpack(pack(folder), tmp_path / "copy")
     assert contents(tmp_path / "copy") == FILES
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "copy").iterdir() if path.is_file()}
@@ -198,28 +191,13 @@ def test_an_unpacked_folder_is_used_again_if_it_is_equal(tmp_path: Path) -> None
     assert (tmp_path / "copy" / "nets.py").stat().st_ino == before
 
 
-def edit(folder: Path) -> str:
-    (folder / "nets.py").chmod(0o644)
-    (folder / "nets.py").write_text("changed\n")
-    return "nets.py"
-
-
-def remove(folder: Path) -> str:
-    (folder / "nets.py").unlink()
-    return "nets.py"
-
-
-def add(folder: Path) -> str:
-    (folder / "torch.py").touch()
-    return "torch.py"
-
-
 def test_an_unpacked_folder_that_was_changed_is_refused(tmp_path: Path) -> None:
     archive = pack(write(tmp_path / "project"))
-    for change in (edit, remove, add):
-        copy = tmp_path / change.__name__
+    for name, named in (("a byte", "nets.py"), ("removed", "nets.py"), ("an empty file", "torch_nets.py")):
+        copy = tmp_path / name
         unpack(archive, copy)
-        named = change(copy)
+        (copy / "nets.py").chmod(0o644)
+        CHANGES[name](copy)
         with pytest.raises(PlatformError, match=rf"{named} differ"):
             unpack(archive, copy)
 
@@ -263,43 +241,18 @@ def test_the_identity_names_the_commit_of_a_clean_folder(tmp_path: Path) -> None
     assert identity.describe() == f"{identity.sha256[:16]} (commit {identity.revision[:7]})"
 
 
-def stage_a_change(folder: Path) -> None:
-    change_a_byte(folder)
-    git(folder, "add", ".")
-
-
-def delete_a_file(folder: Path) -> None:
-    (folder / "nets.py").unlink()
-
-
-def add_an_ignored_file(folder: Path) -> None:
-    (folder / ".git" / "info" / "exclude").write_text("*.log\n")
-    (folder / "a.log").touch()
-
-
-def import_it(folder: Path) -> None:
-    (folder / "__pycache__").mkdir()
-    (folder / "__pycache__" / "nets.cpython-312.pyc").touch()
-
-
-def add_a_secret(folder: Path) -> None:
-    (folder / ".env").write_text("TOKEN=x\n")
-
-
 def test_a_folder_is_dirty_if_what_is_packed_differs_from_the_commit(tmp_path: Path) -> None:
-    for change, is_dirty in (
-        (change_a_byte, True),
-        (stage_a_change, True),
-        (delete_a_file, True),
-        (add_an_empty_file, True),
-        (make_executable, True),
-        (add_an_ignored_file, False),
-        (import_it, False),
-        (add_a_secret, False),
-    ):
-        folder = committed(tmp_path / change.__name__)
+    for name, change in CHANGES.items():
+        folder = committed(tmp_path / name)
         change(folder)
-        assert pack(folder).identity.is_dirty is is_dirty, change
+        assert pack(folder).identity.is_dirty is True, name
+        git(folder, "add", ".")
+        assert pack(folder).identity.is_dirty is True, f"{name}, staged"
+    clean = committed(tmp_path / "clean")
+    (clean / ".git" / "info" / "exclude").write_text("*.log\n")
+    (clean / "a.log").touch()
+    write(clean, {"__pycache__/nets.cpython-312.pyc": "", ".env": "TOKEN=x\n"})
+    assert pack(clean).identity.is_dirty is False
 
 
 def test_a_relative_path_names_the_same_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
