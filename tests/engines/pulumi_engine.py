@@ -140,13 +140,7 @@ def engine(folder: Path, settings: StackSettings, monkeypatch: pytest.MonkeyPatc
         server = f"https://{address.hostname}:{api_server.port}"
         endpoint = stack.enter_context(moto_server())
         requests.post(f"{endpoint}/moto-api/reset", timeout=30).raise_for_status()
-        credentials = _credentials(endpoint, settings)
-        session = boto3.Session(
-            region_name=region,
-            aws_access_key_id=credentials["AWS_ACCESS_KEY_ID"],
-            aws_secret_access_key=credentials["AWS_SECRET_ACCESS_KEY"],
-            aws_session_token=credentials["AWS_SESSION_TOKEN"],
-        )
+        session = _administrator(endpoint, settings)
         monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
         place = Place(account=account, region=region, server=server, authority=authority)
         provider, port = stack.enter_context(aws_provider(place, session))
@@ -154,7 +148,7 @@ def engine(folder: Path, settings: StackSettings, monkeypatch: pytest.MonkeyPatc
         (folder / "backend").mkdir()
         variables = {
             **os.environ,
-            **credentials,
+            **_variables(session),
             "AWS_ENDPOINT_URL": endpoint,
             "AWS_REGION": region,
             "HOME": str(folder),
@@ -193,17 +187,23 @@ def _addon_versions(request: Any, _url: str, _headers: object) -> tuple[int, dic
     return 200, {"Content-Type": "application/json"}, json.dumps({"addons": addons})
 
 
-def _credentials(endpoint: str, settings: StackSettings) -> dict[str, str]:
-    """Credentials of a session of the environment's first administrator."""
+def _administrator(endpoint: str, settings: StackSettings) -> boto3.Session:
+    """A session of the environment's first administrator."""
     sts = boto3.client(
         "sts", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test"
     )
     role = settings.cluster.admin_roles[0]
     answer: dict[str, Any] = sts.assume_role(RoleArn=role, RoleSessionName="test")["Credentials"]
+    return boto3.Session(answer["AccessKeyId"], answer["SecretAccessKey"], answer["SessionToken"], settings.aws.region)
+
+
+def _variables(session: boto3.Session) -> dict[str, str]:
+    """The credentials of a session, as the commands get them."""
+    found = session.get_credentials()
     return {
-        "AWS_ACCESS_KEY_ID": answer["AccessKeyId"],
-        "AWS_SECRET_ACCESS_KEY": answer["SecretAccessKey"],
-        "AWS_SESSION_TOKEN": answer["SessionToken"],
+        "AWS_ACCESS_KEY_ID": found.access_key,
+        "AWS_SECRET_ACCESS_KEY": found.secret_key,
+        "AWS_SESSION_TOKEN": found.token,
     }
 
 

@@ -83,13 +83,13 @@ def kill_driver_and_flip_a_bit(run: FaultedRun) -> None:
         flip_a_bit(newest_checkpoint(run))
 
 
-def kill_rank_after_commit(rank: int) -> Inject:
-    """SIGKILL of a rank right after a commit."""
+def after_commits(act: Callable[[FaultedRun], None]) -> Inject:
+    """Act right after so many commits that the newest checkpoint has one before it."""
 
     def inject(run: FaultedRun) -> float:
         run.wait_for(is_commit(COMMITS))
         began = time.time()
-        run.rank(rank).kill()
+        act(run)
         return began
 
     return inject
@@ -140,15 +140,12 @@ def is_commit(count: int) -> Callable[[Event], bool]:
 def damage_newest_checkpoint(damage: Damage) -> Inject:
     """SIGKILL of the driver, and damage to the newest checkpoint before the run is resumed."""
 
-    def inject(run: FaultedRun) -> float:
-        run.wait_for(is_commit(COMMITS))
-        began = time.time()
+    def act(run: FaultedRun) -> None:
         kill_driver(run)
         run.damaged = newest_checkpoint(run)
         damage(run.damaged)
-        return began
 
-    return inject
+    return after_commits(act)
 
 
 def newest_checkpoint(run: FaultedRun) -> Path:

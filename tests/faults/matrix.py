@@ -102,7 +102,7 @@ _COMMITS: Final = (
         "killed-after-commit",
         Fault("SIGKILL of rank 0 after a commit", f"commit {faults.COMMITS}", "lost_process"),
         _PLAIN,
-        faults.kill_rank_after_commit(0),
+        faults.after_commits(faults.kill_rank(0)),
     ),
 )
 

@@ -22,19 +22,15 @@ class Cost:
     """What a fault cost.
 
     Attributes:
-        causes: of the failures that the driver counted, in their order.
         detection: seconds from the fault to the first word of it in the log; None if nobody was left to write it.
         next_step: seconds from the fault to the end of the next step.
         lost_steps: steps that were done and trained again.
-        goodput: productive share of the wall time, from 0 to 1; starting up takes most of such short runs.
         wall: seconds of the run.
     """
 
-    causes: tuple[str, ...]
     detection: float | None
     next_step: float
     lost_steps: int
-    goodput: float
     wall: float
 
 
@@ -50,18 +46,16 @@ def prove(run: FaultedRun, *, weights_sha256: str, fault: float) -> Cost:
     assert ended.weights_sha256 == weights_sha256, "the weights differ from those of the uninterrupted run"
     assert_every_sample_once(run.folder, events)
     wall = _wall(run, ended)
-    ledger = GoodputLedger.of_run(run.folder)
-    seconds = sum(ledger.seconds.values())
-    assert min(ledger.seconds.values()) >= 0, ledger.seconds
+    classes = GoodputLedger.of_run(run.folder).seconds
+    seconds = sum(classes.values())
+    assert min(classes.values()) >= 0, classes
     assert abs(seconds - wall) <= TOLERANCE * wall, f"classes add up to {seconds} s of {wall} s"
     left = run.left_behind()
     assert not left, f"left behind: {left}"
     return Cost(
-        causes=tuple(one.cause for one in select(events, WorkersFailed)),
         detection=_detection(events, fault),
         next_step=_next_step(events, fault),
         lost_steps=lost_steps(run.folder),
-        goodput=ledger.ratio,
         wall=wall,
     )
 

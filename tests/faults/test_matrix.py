@@ -54,7 +54,7 @@ def test_a_run_with_many_faults_ends_like_one_without() -> None:
 
 
 def test_a_row_is_read_as_it_is_written() -> None:
-    cost = Cost(causes=(), detection=0.25, next_step=12.4, lost_steps=3, goodput=0.5, wall=70.0)
+    cost = Cost(detection=0.25, next_step=12.4, lost_steps=3, wall=70.0)
     assert Measured.of(row(CELLS[0], cost)) == Measured(detected=0.25, next_step=12.0, lost_steps=3)
     unnoticed = replace(cost, detection=None)
     assert Measured.of(row(CELLS[0], unnoticed)) == Measured(detected=None, next_step=12.0, lost_steps=3)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from tests.training.cli.command import ROOT
 from tests.training.code.projects import write
-from training.code.import_path import on_import_path
 
 PROGRAM = """
 import multiprocessing, subprocess, sys
@@ -41,10 +40,3 @@ def test_a_rank_started_in_the_user_s_folder_imports_the_copy_and_so_do_its_chil
         check=True,
     )
     assert printed.stdout.split() == [str(copy / "chosen_nets.py")] * 3
-
-
-def test_a_folder_is_on_the_path_only_in_the_block(tmp_path: Path) -> None:
-    before = sys.path.copy()
-    with on_import_path(tmp_path):
-        assert sys.path == [str(tmp_path), *before]
-    assert sys.path == before

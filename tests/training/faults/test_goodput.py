@@ -8,13 +8,7 @@ from pathlib import Path
 import pytest
 
 from observability.goodput import GoodputLedger
-from observability.runlog import (
-    RunEnded,
-    RunStarted,
-    WorkersFailed,
-    read_all,
-    select,
-)
+from observability.runlog import RunEnded, RunStarted, WorkersFailed, read_all, select
 from tests.engines import report_table
 from tests.training.launch.driver import Driver, is_commit, train
 from tests.training.runs import small_settings

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.training.tracking.in_process import InProcessRegistration
+from tests.training.tracking.recorded import InProcessRegistration
 from training.tracking import delivery
 
 

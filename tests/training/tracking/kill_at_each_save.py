@@ -13,7 +13,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from tests.training.tracking.in_process import InProcessRegistration
+from tests.training.tracking.recorded import InProcessRegistration
 from training.tracking import delivery, model
 from training.tracking.delivery import Delivery, last_start
 from training.tracking.state import TrackingState

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import mlflow
 import torch
 from mlflow import MlflowClient
 
@@ -32,6 +33,7 @@ from training.data.types import SampleSpec
 from training.export import save_safetensors, weights_sha256
 from training.models.registry import build_model
 from training.rundir import RunDirectory
+from training.tracking.model import register_model
 from training.tracking.payload import points
 
 STEPS_PER_EPOCH = 20
@@ -151,3 +153,15 @@ def _step(step: int, delay: float) -> list[Event]:
         events.append(Evaluated(time=time, split="validation", step=step, epoch=epoch, **evaluation))  # type: ignore[arg-type]
         events.append(CheckpointCommitted(time=time, step=step, path="x", **written))  # type: ignore[arg-type]
     return events
+
+
+class InProcessRegistration:
+    """Registers models in this process, in place of `ModelRegistration`: a process for each would import torch for each."""
+
+    def register(self, run_directory: Path, *, uri: str, run_id: str, name: str) -> str:
+        """Register the model."""
+        mlflow.set_tracking_uri(uri)
+        return register_model(run_directory, run_id=run_id, name=name)
+
+    def cancel(self) -> None:
+        """Do nothing: no process waits."""

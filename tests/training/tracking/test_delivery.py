@@ -21,8 +21,7 @@ from mlflow.entities import Run
 from observability.goodput import GoodputLedger
 from observability.runlog import Step
 from observability.time_classes import CLASSES
-from tests.training.tracking.in_process import InProcessRegistration
-from tests.training.tracking.recorded import SPEC, START, RecordedRun, history, settings
+from tests.training.tracking.recorded import SPEC, START, InProcessRegistration, RecordedRun, history, settings
 from training.config.schema import ModelSettings
 from training.models.registry import build_model
 from training.tracking import delivery
