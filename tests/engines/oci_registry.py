@@ -65,7 +65,8 @@ def registry(folder: Path) -> Iterator[RunningRegistry]:
         "log": {"level": "warn"},
     }
     (folder / "config.yml").write_text(yaml.safe_dump(settings))
-    command, ready = [program, "serve", folder / "config.yml"], f"http://127.0.0.1:{port}/v2/"
+    command: list[str | Path] = [program, "serve", folder / "config.yml"]
+    ready = f"http://127.0.0.1:{port}/v2/"
     quiet = {**os.environ, "OTEL_TRACES_EXPORTER": "none"}
     with running(command, log=folder / "log", is_ready=lambda: answers(ready, status=401), env=quiet):
         ran(NAME)
