@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from observability.runlog import CheckpointCommitted, Notice, Phase, Restored, RunEnded, read_all, select
-from tests.training.launch.driver import Driver, Ended, is_commit, train
+from tests.training.launch.driver import Driver, is_commit, train
 from tests.training.runs import run_alone, small_settings
 from training.cli import main
 
@@ -20,37 +19,24 @@ def stop_command(driver: Driver) -> None:
     assert main(["stop", "run", "--root", str(driver.run.parent)]) == 0
 
 
-def stop_in_training(root: Path, stop: Callable[[Driver], None]) -> tuple[Path, Ended]:
-    """Start a long run, stop it after its first committed checkpoint, and wait for its end."""
-    with train(LONG, root) as driver:
-        assert driver.wait_for(is_commit)
-        stop(driver)
-        ended = driver.end()
-        driver.wait_for_descendants()
-        return driver.run, ended
-
-
-@pytest.mark.parametrize("stop", [Driver.terminate, stop_command])
-def test_a_run_that_is_asked_to_stop_commits_its_step(tmp_path: Path, stop: Callable[[Driver], None]) -> None:
-    run, ended = stop_in_training(tmp_path, stop)
-    assert ended.status == 130, ended.err
-    events = read_all(run)
-    end = select(events, RunEnded)[-1]
-    assert (end.status, end.step) == ("interrupted", select(events, CheckpointCommitted)[-1].step)
-
-
-def test_a_run_stopped_by_ctrl_c_and_resumed_as_it_says_ends_in_the_weights_of_an_uninterrupted_one(
+def test_a_run_stopped_in_each_way_commits_its_step_and_ends_in_the_weights_of_an_uninterrupted_one(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    run, ended = stop_in_training(tmp_path, Driver.interrupt)
-    assert ended.status == 130, ended.err
-    assert f"make resume NAME={run}" in ended.out
-    (end,) = select(read_all(run), RunEnded)
-    assert (end.status, end.step) == ("interrupted", select(read_all(run), CheckpointCommitted)[-1].step)
+    for stop in (Driver.terminate, stop_command, Driver.interrupt):
+        with train(LONG, tmp_path) as driver:
+            assert driver.wait_for(is_commit)
+            stop(driver)
+            ended = driver.end()
+            driver.wait_for_descendants()
+        assert ended.status == 130, ended.err
+        assert f"make resume NAME={driver.run}" in ended.out
+        events = read_all(driver.run)
+        end = select(events, RunEnded)[-1]
+        assert (end.status, end.step) == ("interrupted", select(events, CheckpointCommitted)[-1].step), stop
     shorter = ["--set", f"loop.max_steps={end.step + 30}"]
-    assert main(["resume", "run", "--root", str(run.parent), *shorter]) == 0
+    assert main(["resume", "run", "--root", str(driver.run.parent), *shorter]) == 0
     assert f"resuming from step {end.step}" in capfd.readouterr().out
-    events = read_all(run)
+    events = read_all(driver.run)
     assert select(events, Restored)[-1].step == end.step
     whole = LONG.model_copy(update={"loop": LONG.loop.model_copy(update={"max_steps": end.step + 30})})
     assert select(events, RunEnded)[-1].weights_sha256 == run_alone(whole, tmp_path / "reference").weights_sha256

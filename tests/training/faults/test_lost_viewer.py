@@ -18,16 +18,20 @@ from tests.training.runs import small_settings
 from training.tracking.state import TrackingState
 
 
-def test_a_run_whose_output_nobody_reads_trains_to_its_end_and_is_delivered(tmp_path: Path) -> None:
-    """As in `make train | head -1`."""
+def test_a_run_whose_output_nobody_reads_and_whose_terminal_is_closed_under_nohup_ends_well_and_is_delivered(
+    tmp_path: Path,
+) -> None:
+    """As in `nohup make train | head -1`."""
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     MlflowClient(tracking_uri=uri).create_experiment("lost-viewer", artifact_location=str(tmp_path / "artifacts"))
     chosen = small_settings(tracking={"enabled": True, "uri": uri, "experiment": "lost-viewer"})
-    with train(chosen, tmp_path) as driver:
+    with train(chosen, tmp_path, prefix=["nohup"]) as driver:
         assert driver.process.stdout is not None
         assert driver.process.stdout.readline().startswith("run run:")
         driver.process.stdout.close()
         driver.process.stdout = None
+        assert driver.wait_for(is_commit)
+        driver.process.send_signal(signal.SIGHUP)
         ended = driver.end()
     assert (ended.status, ended.err) == (0, "")
     assert select(read_all(driver.run), RunEnded)[-1].status == "done"
@@ -52,15 +56,6 @@ def test_a_closed_terminal_commits_a_checkpoint_and_stops_the_run(tmp_path: Path
     end = select(events, RunEnded)[-1]
     assert (end.status, end.step) == ("interrupted", select(events, CheckpointCommitted)[-1].step)
     assert end.message == ""
-
-
-def test_a_run_started_with_nohup_ignores_a_closed_terminal(tmp_path: Path) -> None:
-    short = small_settings(loop={"epochs": 8}, schedule={"name": "constant"})
-    with train(short, tmp_path, prefix=["nohup"]) as driver:
-        assert driver.wait_for(is_commit)
-        driver.process.send_signal(signal.SIGHUP)
-        assert driver.end().status == 0
-    assert select(read_all(driver.run), RunEnded)[-1].status == "done"
 
 
 def test_every_encoding_of_the_output_can_show_a_run(tmp_path: Path) -> None:

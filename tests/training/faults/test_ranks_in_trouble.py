@@ -139,14 +139,3 @@ def test_an_exception_under_ray_ends_the_run_with_its_traceback_only(
     events = read_all(tmp_path / "runs" / "run")
     assert len(select(events, TrainingStarted)) == 1
     assert select(events, RunEnded)[-1].status == "failed"
-
-
-def test_a_non_finite_step_ends_the_command_with_its_number_and_no_traceback(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    blowing_up = small_settings(optimizer={"name": "sgd", "learning_rate": 1e30}, loop={"clip_norm": None})
-    assert main(arguments_for(blowing_up, tmp_path)) == 1
-    error = capfd.readouterr().err
-    assert error.startswith("error: step 2: the gradient is not finite")
-    assert "optimizer.learning_rate" in error
-    assert "Traceback" not in error
