@@ -53,43 +53,25 @@ REPLACING: Mapping[str, frozenset[str]] = {
 }
 """Inputs whose change replaces a resource, by type."""
 
+_NAMED = (
+    "cloudwatch/logGroup ec2/launchTemplate ec2/placementGroup ec2/securityGroup ecr/repository eks/cluster iam/role "
+    "iam/rolePolicy kms/alias rds/parameterGroup rds/subnetGroup sns/topic"
+)
 NAME_INPUTS: Mapping[str, str] = {
-    "cloudwatch/logGroup": "name",
-    "ec2/launchTemplate": "name",
-    "ec2/placementGroup": "name",
-    "ec2/securityGroup": "name",
-    "ecr/repository": "name",
-    "eks/cluster": "name",
+    **dict.fromkeys(_NAMED.split(), "name"),
     "eks/nodeGroup": "nodeGroupName",
-    "iam/role": "name",
-    "iam/rolePolicy": "name",
-    "kms/alias": "name",
     "rds/instance": "identifier",
-    "rds/parameterGroup": "name",
-    "rds/subnetGroup": "name",
     "s3/bucket": "bucket",
-    "sns/topic": "name",
 }
 """The input with the physical name, by type; the provider makes one of the logical name if it is not given."""
 
-_ID_PREFIXES: Mapping[str, str] = {
-    "ec2/defaultSecurityGroup": "sg",
-    "ec2/eip": "eipalloc",
-    "ec2/flowLog": "fl",
-    "ec2/internetGateway": "igw",
-    "ec2/launchTemplate": "lt",
-    "ec2/natGateway": "nat",
-    "ec2/routeTable": "rtb",
-    "ec2/securityGroup": "sg",
-    "ec2/subnet": "subnet",
-    "ec2/vpc": "vpc",
-    "ec2/vpcEndpoint": "vpce",
-    "efs/accessPoint": "fsap",
-    "efs/fileSystem": "fs",
-    "efs/mountTarget": "fsmt",
-    "vpc/securityGroupEgressRule": "sgr",
-    "vpc/securityGroupIngressRule": "sgr",
-}
+_PREFIXED = (
+    "ec2/defaultSecurityGroup=sg ec2/eip=eipalloc ec2/flowLog=fl ec2/internetGateway=igw ec2/launchTemplate=lt "
+    "ec2/natGateway=nat ec2/routeTable=rtb ec2/securityGroup=sg ec2/subnet=subnet ec2/vpc=vpc ec2/vpcEndpoint=vpce "
+    "efs/accessPoint=fsap efs/fileSystem=fs efs/mountTarget=fsmt vpc/securityGroupEgressRule=sgr "
+    "vpc/securityGroupIngressRule=sgr"
+)
+_ID_PREFIXES: Mapping[str, str] = dict(one.split("=") for one in _PREFIXED.split())
 
 CLUSTER_SECURITY_GROUP = "sg-0123456789abcdef0"
 """The security group of a cluster that exists already."""

@@ -7,7 +7,7 @@ are left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,16 +94,11 @@ class ClusterStack:
         for name in installed.keys() & self.operators.keys():
             self.operators.pop(name).stop()
         for name, chart in installed.items():
-            self.operators[name] = self._starters[name](release.programs[name], chart.properties["values"])
+            self.operators[name] = self._start(name, release.programs[name], chart.properties["values"])
 
-    @property
-    def _starters(self) -> Mapping[str, Callable[[Path, Manifest], Process]]:
-        return {"kuberay-operator": self._start_kuberay, "kueue": self._start_kueue}
-
-    def _start_kuberay(self, program: Path, _values: Manifest) -> Process:
-        return start_kuberay(self._plane, program, proxy=self._proxy)
-
-    def _start_kueue(self, program: Path, values: Manifest) -> Process:
+    def _start(self, name: str, program: Path, values: Manifest) -> Process:
+        if name == "kuberay-operator":
+            return start_kuberay(self._plane, program, proxy=self._proxy)
         text = values["managerConfig"]["controllerManagerConfigYaml"]
         return start_kueue(self._plane, program, configuration=yaml.safe_load(text))
 

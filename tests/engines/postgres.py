@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,17 +57,14 @@ def tls_server(certificate: Path, key: Path) -> Iterator[str]:
 def _server(programs: Path, *, tls: tuple[Path, Path] | None = None) -> Iterator[str]:
     """Run a server in its own folder: the user that it runs as under root cannot enter pytest's folders."""
     folder = Path(tempfile.mkdtemp(prefix="rtp-postgres-"))
-    user: int | None = None
-    if os.getuid() == 0:
-        user = _NOBODY  # PostgreSQL refuses to run as root
-        os.chown(folder, user, user)
+    as_user: dict[str, Any] = {}
+    if os.getuid() == 0:  # as which PostgreSQL refuses to run
+        os.chown(folder, _NOBODY, _NOBODY)
+        as_user = {"user": _NOBODY, "group": _NOBODY, "extra_groups": []}
     try:
         data = folder / "data"
-        _run(
-            [str(programs / "initdb"), "--no-sync", "--auth=trust", "--username=test", "--encoding=UTF8", str(data)],
-            user,
-            folder,
-        )
+        initdb = [programs / "initdb", "--no-sync", "--auth=trust", "--username=test", "--encoding=UTF8", data]
+        subprocess.run(initdb, check=True, capture_output=True, cwd=folder, **as_user)
         port = free_port()
         settings = ["-h", "127.0.0.1", "-p", str(port), "-c", "unix_socket_directories=", "-c", "fsync=off"]
         if tls is not None:
@@ -74,23 +72,16 @@ def _server(programs: Path, *, tls: tuple[Path, Path] | None = None) -> Iterator
             for file, name in zip(tls, ("server.crt", "server.key"), strict=True):  # the server's default paths
                 (data / name).write_bytes(file.read_bytes())
                 (data / name).chmod(0o600)
-                if user is not None:
-                    os.chown(data / name, user, user)
+                if as_user:
+                    os.chown(data / name, _NOBODY, _NOBODY)
         probe = [str(programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port)]
         with running(
             [str(programs / "postgres"), "-D", str(data), *settings],
             log=folder / "log",
             is_ready=lambda: subprocess.run(probe, check=False).returncode == 0,
             cwd=folder,
-            user=user,
-            group=user,
-            extra_groups=None if user is None else [],
+            **as_user,
         ):
             yield f"postgresql+psycopg2://test@127.0.0.1:{port}/postgres"
     finally:
         shutil.rmtree(folder)
-
-
-def _run(command: list[str], user: int | None, folder: Path) -> None:
-    groups: list[str | int] | None = None if user is None else []
-    subprocess.run(command, check=True, capture_output=True, cwd=folder, user=user, group=user, extra_groups=groups)
