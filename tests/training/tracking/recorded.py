@@ -130,6 +130,14 @@ class RecordedRun:
         return digest
 
 
+def started_run(chosen: TrainingSettings, *, trained: int = 0) -> RecordedRun:
+    """A run that has started, and has trained so many steps."""
+    run = RecordedRun(chosen)
+    run.start()
+    run.train(1, trained)
+    return run
+
+
 def history(uri: str, run_id: str) -> dict[str, list[tuple[int, float]]]:
     """The (step, value) pairs of each metric of a run in a store, without those of the system and the goodput."""
     client = MlflowClient(tracking_uri=uri)

@@ -14,7 +14,7 @@ from mlflow.entities import LoggedModel
 
 from observability.runlog import Evaluated
 from tests.engines.mlflow_server import MlflowServer
-from tests.training.tracking.recorded import RecordedRun, history, settings
+from tests.training.tracking.recorded import RecordedRun, history, settings, started_run
 from tests.training.tracking.test_delivery import deliver
 from training.checkpoint.late_metrics import FILE, LateMetrics
 from training.checkpoint.manifest import MODEL_FILE, Identity
@@ -41,8 +41,7 @@ def evaluated(step: int, accuracy: float) -> Evaluated:
 
 def interrupted_run(uri: str, folder: Path) -> RecordedRun:
     """A run with three checkpoints, one of which was not evaluated, that has been interrupted."""
-    run = RecordedRun(settings(folder, uri))
-    run.start()
+    run = started_run(settings(folder, uri))
     for step, accuracy in ((10, 0.7), (20, 0.9)):
         run.write(evaluated(step, accuracy))
         save(run, step, -accuracy)  # the log of this run does not say that higher is better

@@ -21,7 +21,15 @@ from mlflow.entities import Run
 from observability.goodput import GoodputLedger
 from observability.runlog import Step
 from observability.time_classes import CLASSES
-from tests.training.tracking.recorded import SPEC, START, InProcessRegistration, RecordedRun, history, settings
+from tests.training.tracking.recorded import (
+    SPEC,
+    START,
+    InProcessRegistration,
+    RecordedRun,
+    history,
+    settings,
+    started_run,
+)
 from training.config.schema import ModelSettings
 from training.models.registry import build_model
 from training.tracking import delivery
@@ -45,20 +53,12 @@ def stored_run(uri: str, state: TrackingState) -> Run:
     return MlflowClient(tracking_uri=uri).get_run(state.run_id)
 
 
-def started_run(folder: Path, uri: str | None, *, trained: int = 0) -> RecordedRun:
-    """A run that has started, and has trained so many steps."""
-    run = RecordedRun(settings(folder, uri))
-    run.start()
-    run.train(1, trained)
-    return run
-
-
 @pytest.fixture(scope="module")
 def finished(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, RecordedRun, TrackingState]:
     """A store, and a finished run that was delivered to it; no test changes it."""
     folder = tmp_path_factory.mktemp("finished")
     uri = f"sqlite:///{shutil.copy(empty_store, folder / 'mlflow.db')}"
-    run = started_run(folder, uri, trained=300)
+    run = started_run(settings(folder, uri), trained=300)
     run.end()
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -99,7 +99,7 @@ def test_the_registered_model_predicts_like_the_trained_one(finished: tuple[str,
 
 
 def test_a_run_is_delivered_while_it_trains_and_its_end_once(uri: str, tmp_path: Path) -> None:
-    run = started_run(tmp_path, uri, trained=10)
+    run = started_run(settings(tmp_path, uri), trained=10)
     first = deliver(run, is_finished=False)
     assert history(uri, first.run_id) == run.expected()
     run.train(11, 40)
@@ -114,7 +114,7 @@ def test_a_run_is_delivered_while_it_trains_and_its_end_once(uri: str, tmp_path:
 
 
 def test_a_kill_before_any_save_of_the_cursor_neither_loses_nor_duplicates_anything(uri: str, tmp_path: Path) -> None:
-    run = started_run(tmp_path, uri, trained=100)
+    run = started_run(settings(tmp_path, uri), trained=100)
     run.end()
     command = [sys.executable, "-m", "tests.training.tracking.kill_at_each_save", str(run.directory)]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
@@ -131,7 +131,7 @@ def test_a_kill_before_any_save_of_the_cursor_neither_loses_nor_duplicates_anyth
 
 def half_delivered_run(uri: str, folder: Path) -> tuple[RecordedRun, TrackingState]:
     """A run that was killed after 40 steps, and its delivery state."""
-    run = started_run(folder, uri, trained=40)
+    run = started_run(settings(folder, uri), trained=40)
     state = deliver(run)
     assert stored_run(uri, state).info.status == "KILLED"
     return run, state
@@ -172,7 +172,7 @@ def test_a_moved_run_and_one_restored_from_a_backup_continue_their_mlflow_run(ur
 def test_a_resumed_run_continues_its_mlflow_run_with_every_step_once_and_the_goodput_of_all_attempts(
     uri: str, tmp_path: Path
 ) -> None:
-    run = started_run(tmp_path, uri, trained=47)
+    run = started_run(settings(tmp_path, uri), trained=47)
     run.end("failed", step=40, message="the disk is full")
     first = deliver(run)
     stored = stored_run(uri, first)
@@ -223,7 +223,7 @@ def test_parameters_beyond_the_limit_of_a_request_are_all_delivered(uri: str, tm
 
 
 def test_nan_and_infinity_are_delivered(uri: str, tmp_path: Path) -> None:
-    run = started_run(tmp_path, uri)
+    run = started_run(settings(tmp_path, uri))
     values = {"loss": math.nan, "gradient_norm": math.inf, "learning_rate": 0.1, "seconds": 0.1}
     run.write(Step(step=1, epoch=1, samples=64, **values))  # type: ignore[arg-type]
     stored = history(uri, deliver(run).run_id)
@@ -234,7 +234,7 @@ def test_nan_and_infinity_are_delivered(uri: str, tmp_path: Path) -> None:
 def test_a_moved_store_keeps_the_run_and_a_new_one_gets_its_whole_history(
     uri: str, empty_store: Path, tmp_path: Path
 ) -> None:
-    run = started_run(tmp_path, uri, trained=30)
+    run = started_run(settings(tmp_path, uri), trained=30)
     first = deliver(run)
     run.settings = settings(tmp_path, f"sqlite:///{shutil.copy(tmp_path / 'mlflow.db', tmp_path / 'moved.db')}")
     run.start(at_step=10)
@@ -248,7 +248,7 @@ def test_a_moved_store_keeps_the_run_and_a_new_one_gets_its_whole_history(
 
 
 def test_a_run_whose_store_was_never_available_can_be_delivered_to_another(uri: str, tmp_path: Path) -> None:
-    run = started_run(tmp_path, "http://127.0.0.1:1")
+    run = started_run(settings(tmp_path, "http://127.0.0.1:1"))
     with pytest.raises(StoreUnavailableError, match="API request to http://127"):
         deliver(run)
     run.settings = settings(tmp_path, uri)
@@ -265,7 +265,7 @@ def test_a_run_resumed_from_another_folder_stays_in_its_embedded_store(
         (folder / EMBEDDED_FOLDER).mkdir(parents=True)
         shutil.copy(empty_store, folder / EMBEDDED_FOLDER / "mlflow.db")
     monkeypatch.chdir(here)
-    run = started_run(tmp_path, None)
+    run = started_run(settings(tmp_path, None))
     first = deliver(run)
     if not is_store_there:
         (here / EMBEDDED_FOLDER / "mlflow.db").unlink()

@@ -15,7 +15,7 @@ from mlflow import MlflowClient
 
 from observability.runlog import Notice, read_all, select
 from tests.engines.ports import free_port
-from tests.training.tracking.recorded import RecordedRun, history, settings
+from tests.training.tracking.recorded import RecordedRun, history, settings, started_run
 from training.errors import ExitStatus
 from training.tracking import follow
 from training.tracking.delivery import Delivery, last_start
@@ -49,8 +49,7 @@ def state_of(run: RecordedRun) -> TrackingState:
 
 
 def test_a_run_is_delivered_while_it_trains_and_completely_at_its_end(uri: str, tmp_path: Path) -> None:
-    run = RecordedRun(settings(tmp_path, uri))
-    run.start()
+    run = started_run(settings(tmp_path, uri))
     follower = FollowerProcess(run.directory)
     run.train(1, 30)
     eventually(lambda: state_of(run).newest_step.get("train") == 30)
@@ -67,9 +66,7 @@ def test_a_run_is_delivered_while_it_trains_and_completely_at_its_end(uri: str, 
 
 
 def test_a_run_whose_driver_was_killed_gets_the_status_killed(uri: str, tmp_path: Path) -> None:
-    run = RecordedRun(settings(tmp_path, uri))
-    run.start()
-    run.train(1, 10)
+    run = started_run(settings(tmp_path, uri), trained=10)
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     command = [sys.executable, "-c", DRIVER, str(run.directory)]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as driver:
@@ -83,8 +80,7 @@ def test_a_run_whose_driver_was_killed_gets_the_status_killed(uri: str, tmp_path
 
 
 def test_an_unavailable_server_is_reported_once_and_without_credentials(tmp_path: Path) -> None:
-    run = RecordedRun(settings(tmp_path, f"http://user:secret@127.0.0.1:{free_port()}"))
-    run.start()
+    run = started_run(settings(tmp_path, f"http://user:secret@127.0.0.1:{free_port()}"))
     follower = FollowerProcess(run.directory)
     eventually(lambda: bool(select(read_all(run.directory), Notice)))
     run.train(1, 100)
@@ -123,8 +119,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def unreachable(tmp_path: Path) -> follow.Follower:
     """A follower whose store is unavailable."""
     uri = f"http://127.0.0.1:{free_port()}"
-    run = RecordedRun(settings(tmp_path, uri))
-    run.start()
+    run = started_run(settings(tmp_path, uri))
     started = last_start(run.directory)
     assert started is not None
     return follow.Follower(run.directory, Delivery(run.directory, started), uri=uri)
@@ -149,8 +144,7 @@ def test_delivery_is_not_retried_at_the_end_if_the_store_failed_before(
 def test_a_killed_follower_is_reported_and_sync_delivers_its_run(
     uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = RecordedRun(settings(tmp_path, uri))
-    run.start()
+    run = started_run(settings(tmp_path, uri))
     follower = FollowerProcess(run.directory)
     os.kill(follower.pid, signal.SIGKILL)
     run.train(1, 100)
@@ -164,8 +158,7 @@ def test_a_killed_follower_is_reported_and_sync_delivers_its_run(
 
 
 def test_a_failed_follower_reports_the_error(uri: str, tmp_path: Path) -> None:
-    run = RecordedRun(settings(tmp_path, uri))
-    run.start()
+    run = started_run(settings(tmp_path, uri))
     run.end()
     file = run.directory / "model" / "model.json"
     file.write_text(file.read_text().replace('"mlp"', '"mlpp"'))
@@ -178,12 +171,9 @@ def test_a_failed_follower_reports_the_error(uri: str, tmp_path: Path) -> None:
 def test_the_end_of_a_run_waits_for_its_follower_for_a_limited_time_and_it_delivers_earlier_runs_too(
     uri: str, tmp_path: Path
 ) -> None:
-    earlier = RecordedRun(settings(tmp_path, uri, name="earlier"))
-    earlier.start()
-    earlier.train(1, 20)
+    earlier = started_run(settings(tmp_path, uri, name="earlier"), trained=20)
     earlier.end("failed", message="no server")
-    run = RecordedRun(settings(tmp_path, uri, name="later"))
-    run.start()
+    run = started_run(settings(tmp_path, uri, name="later"))
     follower = FollowerProcess(run.directory)
     run.end("interrupted")
     report = follower.finish(timeout=0.01)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from mlflow import MlflowClient
 
-from tests.training.tracking.recorded import RecordedRun, settings
+from tests.training.tracking.recorded import RecordedRun, settings, started_run
 from training.config.schema import ModelSettings
 from training.data.types import SampleSpec
 from training.models.registry import build_model
@@ -27,8 +27,7 @@ def test_the_input_example_matches_the_signature() -> None:
 
 
 def test_a_model_that_cannot_be_exported_is_pickled(uri: str, tmp_path: Path) -> None:
-    run = RecordedRun(settings(tmp_path, uri, model={"name": "tests.training.tracking.own_model:Branching"}))
-    run.start()
+    run = started_run(settings(tmp_path, uri, model={"name": "tests.training.tracking.own_model:Branching"}))
     run.end()
     sync([run.directory])
     mlflow.set_tracking_uri(uri)

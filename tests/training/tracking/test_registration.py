@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.engines.ports import free_port
-from tests.training.tracking.recorded import RecordedRun, settings
+from tests.training.tracking.recorded import settings, started_run
 from training.errors import PlatformError, SettingsError
 from training.tracking.registration import ModelRegistration
 from training.tracking.state import StoreUnavailableError
@@ -17,8 +17,7 @@ from training.tracking.state import StoreUnavailableError
 
 def test_an_unavailable_store_and_a_refused_model_are_told_apart(tmp_path: Path) -> None:
     uri = f"http://127.0.0.1:{free_port()}"
-    run = RecordedRun(settings(tmp_path, uri))
-    run.start()
+    run = started_run(settings(tmp_path, uri))
     run.end()
     with pytest.raises(StoreUnavailableError):
         ModelRegistration().register(run.directory, uri=uri, run_id="r", name="n")

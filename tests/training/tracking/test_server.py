@@ -12,7 +12,7 @@ import pytest
 from observability.runlog import Notice, read_all, select
 from tests.engines.mlflow_server import MlflowServer
 from tests.engines.s3 import S3Api
-from tests.training.tracking.recorded import SPEC, RecordedRun, history, settings
+from tests.training.tracking.recorded import SPEC, RecordedRun, history, settings, started_run
 from tests.training.tracking.test_follow import PATIENCE, eventually, state_of
 from training.tracking.process import FollowerProcess
 
@@ -32,8 +32,7 @@ def notices(run: RecordedRun) -> list[str]:
 def test_a_run_is_delivered_completely_and_its_model_predicts(
     mlflow_server: MlflowServer, s3_api: S3Api, tmp_path: Path
 ) -> None:
-    run = RecordedRun(settings(tmp_path, mlflow_server.uri))
-    run.start()
+    run = started_run(settings(tmp_path, mlflow_server.uri))
     follower = FollowerProcess(run.directory)
     run.train(1, 100)
     run.end()
@@ -48,8 +47,7 @@ def test_a_run_is_delivered_completely_and_its_model_predicts(
 
 
 def test_a_server_that_restarts_during_a_run_has_everything_once(server: MlflowServer, tmp_path: Path) -> None:
-    run = RecordedRun(settings(tmp_path, server.uri))
-    run.start()
+    run = started_run(settings(tmp_path, server.uri))
     follower = FollowerProcess(run.directory)
     run.train(1, 30)
     eventually(lambda: state_of(run).newest_step.get("train") == 30)

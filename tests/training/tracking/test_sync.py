@@ -9,7 +9,7 @@ import pytest
 
 from observability.runlog import RunStarted
 from tests.engines.ports import free_port
-from tests.training.tracking.recorded import RecordedRun, settings
+from tests.training.tracking.recorded import RecordedRun, settings, started_run
 from training.config.schema import TrainingSettings
 from training.errors import ExitStatus
 from training.rundir import RunDirectory
@@ -48,8 +48,7 @@ def test_a_run_without_tracking_and_one_that_another_process_delivers_are_skippe
 def test_a_run_that_still_trains_stays_running_and_a_copy_that_nobody_resumed_is_not_delivered(
     uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = RecordedRun(settings(tmp_path, uri))
-    run.start()
+    run = started_run(settings(tmp_path, uri))
     with RunDirectory(run.directory).driving():
         assert sync([run.directory]) == ExitStatus.DONE
     state = TrackingState.load(run.directory)

@@ -12,7 +12,7 @@ import pytest
 from mlflow import MlflowClient
 
 from observability.runlog import Step
-from tests.training.tracking.recorded import START, RecordedRun, history, settings
+from tests.training.tracking.recorded import START, RecordedRun, history, settings, started_run
 from tests.training.tracking.test_delivery import deliver
 from training.tracking.state import FILE_NAME
 
@@ -43,9 +43,7 @@ def noisy_steps(first: int, last: int) -> Iterator[Step]:
 
 def long_run(uri: str, folder: Path, *, name: str = "run", dense_points: int | None = DENSE) -> RecordedRun:
     """A run that has started."""
-    run = RecordedRun(settings(folder, uri, name=name, dense_points=dense_points))
-    run.start()
-    return run
+    return started_run(settings(folder, uri, name=name, dense_points=dense_points))
 
 
 def envelope(points: Iterable[tuple[int, float]]) -> list[tuple[float, float]]:
