@@ -1,10 +1,16 @@
-"""How many workers a run asks for, begins with, and changes to."""
+"""Decisions about ranks: how many there are, which node each is on, and when they leave a node. Pure functions."""
 
 from __future__ import annotations
 
+import math
+
 from tests.training.runs import small_settings
+from training.launch.agent.messages import Hello
+from training.launch.agent.places import in_rank_order, local_ranks
+from training.launch.drain import DrainNotice, leaves_at
 from training.launch.scaling import Sizes, Supply, can_grow, can_leave, can_start, workers_to_start
 
+NOW = 1000.0
 FIXED = Sizes(fitting=(4,))
 ELASTIC = Sizes(fitting=(2, 4, 8))
 
@@ -56,3 +62,40 @@ def test_a_run_leaves_nodes_early_if_it_goes_on_with_as_many_workers() -> None:
     assert can_leave(FIXED, Supply(staying=4), world=4)
     assert not can_leave(FIXED, Supply(staying=3, starting=1), world=4)
     assert not can_leave(ELASTIC, Supply(staying=3), world=4)
+
+
+def notice(*, deadline: float = NOW + 120, has_replacements: bool) -> DrainNotice:
+    return DrainNotice(ranks=(1,), deadline=deadline, has_replacements=has_replacements)
+
+
+def test_ranks_leave_at_once_or_three_checkpoints_and_a_reserve_before_the_end_if_nothing_replaces_them() -> None:
+    for seconds in (20, 120, 3600):
+        ready = notice(deadline=NOW + seconds, has_replacements=True)
+        assert leaves_at(ready, now=NOW, save_seconds=10) == NOW, seconds
+    assert leaves_at(notice(has_replacements=False), now=NOW, save_seconds=10) == NOW + 120 - 30 - 5
+    too_short = notice(deadline=NOW + 20, has_replacements=False)
+    at_any_time = notice(deadline=math.inf, has_replacements=False)
+    for urgent in (too_short, at_any_time):
+        assert leaves_at(urgent, now=NOW, save_seconds=10) == NOW
+
+
+def test_a_notice_in_words_names_the_ranks_and_the_time_that_is_left() -> None:
+    assert notice(has_replacements=True).describe(NOW) == "the node of rank 1 is being drained and goes in 120 s"
+    two = DrainNotice(ranks=(2, 3), deadline=math.inf, has_replacements=True)
+    assert two.describe(NOW) == "the nodes of ranks 2, 3 are being drained"
+
+
+def agents(*nodes: str) -> list[Hello]:
+    """One agent on each of the nodes, which may be named repeatedly; its worker has its number."""
+    return [Hello(worker=str(number), host=f"host of {node}", node=node) for number, node in enumerate(nodes)]
+
+
+def test_the_agents_of_a_node_have_consecutive_ranks_and_the_first_one_is_rank_0() -> None:
+    ordered = in_rank_order(agents("b", "a", "b", "c", "a"))
+    assert [agent.worker for agent in ordered] == ["0", "2", "1", "4", "3"]
+    assert local_ranks(ordered) == [(0, 2), (1, 2), (0, 2), (1, 2), (0, 1)]
+
+
+def test_without_ray_the_address_tells_nodes_apart() -> None:
+    found = [Hello(worker=str(number), host=host) for number, host in enumerate(["10.0.0.1", "10.0.0.2", "10.0.0.1"])]
+    assert [agent.worker for agent in in_rank_order(found)] == ["0", "2", "1"]
