@@ -4,6 +4,6 @@
     make faults ARGS="--only driver-killed rank-1-killed"
     make faults SOAK=1000                # a soak of 1,000 faults
 
-A cell (`cell`; all of them: `matrix`) says what happens when to which run. One runner (`runner`) lets it happen, one function
-(`proof`) asserts what every cell asserts and measures what the table shows. `test_matrix` has some of the cells as tests.
+A cell (`cell`; all of them: `matrix`) says what happens when to which run. `proof` lets it happen, asserts what every cell
+asserts and measures what the table shows. `test_matrix` has some of the cells as tests.
 """

@@ -15,7 +15,7 @@ from infra.spec.command_line import Number
 from tests.faults.cell import Cell
 from tests.faults.document import row, write_cells, write_soak
 from tests.faults.matrix import CELLS
-from tests.faults.runner import run_cell
+from tests.faults.proof import run_cell
 from tests.faults.soak import describe, plan, soak
 
 

@@ -16,10 +16,9 @@ from tests.engines.s3 import S3Api, s3_server
 from tests.engines.s3_faults import Fault as StoreFault
 from tests.engines.s3_faults import FaultyS3, Request, faulty_s3
 from tests.faults import injections as faults
-from tests.faults.cell import Cell, Check, Fault, Inject, Settings
+from tests.faults.cell import Cell, Check, Fault, Inject, Settings, alone, fixed
 from tests.faults.injections import STEP
 from tests.faults.run import FaultedRun
-from tests.faults.settings import alone, fixed
 from training.checkpoint.manifest import LOOP_STATE_FILE, MANIFEST_FILE
 from training.checkpoint.store import FOLDER, committed_steps, folder_name, step_of
 from training.config.schema import TrainingSettings

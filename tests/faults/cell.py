@@ -1,4 +1,4 @@
-"""A cell of the matrix: a fault, and the run that it happens to."""
+"""A cell of the matrix: a fault, and the run that it happens to: a small CNN on digits, which takes seconds."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final
 
 from tests.faults.run import FaultedRun, run_here
+from tests.training.runs import small_settings
 from training.config.schema import TrainingSettings
 
 Inject = Callable[[FaultedRun], float]
@@ -65,3 +67,44 @@ class Cell:
     most_lost: int | None = None
     check: Check = _nothing
     run_on: Callable[[TrainingSettings], AbstractContextManager[FaultedRun]] = run_here
+
+
+EVERY_STEPS: Final = 20
+"""Interval of the checkpoints."""
+
+Sections = dict[str, dict[str, Any]]
+
+_TWO_RANKS: Final[Sections] = {
+    # As the models that fail (`tests.training.faults.models`).
+    "model": {"name": "simple_cnn", "options": {"dropout": 0.25}},
+    "loop": {"epochs": 20, "log_sample_ids": True},
+    "schedule": {"name": "constant"},
+    "checkpoint": {"every_steps": EVERY_STEPS},
+    "scale": {"launcher": "ray", "workers": 2},
+}
+
+
+def two_ranks(**sections: dict[str, Any]) -> TrainingSettings:
+    """Two ranks of Ray Train, 420 steps; `sections` override that key by key."""
+    merged = {name: {**given, **sections.get(name, {})} for name, given in _TWO_RANKS.items()}
+    return small_settings(**{**sections, **merged})
+
+
+def alone(**sections: dict[str, Any]) -> TrainingSettings:
+    """One rank without Ray."""
+    return two_ranks(**{**sections, "scale": {"launcher": "plain", "workers": 1, **sections.get("scale", {})}})
+
+
+def fixed(settings: TrainingSettings) -> Settings:
+    """Settings that name no file."""
+    return lambda _: settings
+
+
+def failing(model: str, *, step: int, rank: int = 0, **sections: dict[str, Any]) -> Settings:
+    """Two ranks with a model of `tests.training.faults.models` that fails once, in a step of one rank."""
+
+    def make(files: Path) -> TrainingSettings:
+        options = {"step": step, "rank": rank, "trace": str(files / "failed")}
+        return two_ranks(model={"name": f"tests.training.faults.models:{model}", "options": options}, **sections)
+
+    return make

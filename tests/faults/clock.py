@@ -14,10 +14,9 @@ from typing import Final
 import pytest
 
 from tests.engines.ray_cluster import short_folder
-from tests.faults.cell import Cell, Fault
+from tests.faults.cell import Cell, Fault, fixed, two_ranks
 from tests.faults.injections import STEP
 from tests.faults.run import FaultedRun
-from tests.faults.settings import fixed, two_ranks
 from training.config.schema import TrainingSettings
 
 _SOURCE = Path(__file__).with_name("clock.c")

@@ -17,9 +17,8 @@ from observability.runlog import Notice, TrainingStarted, read_all, select
 from tests.engines.hosts import Host, hosts
 from tests.engines.ray_cluster import short_folder
 from tests.engines.ray_nodes import RayNodes
-from tests.faults.cell import Cell, Fault
+from tests.faults.cell import Cell, Fault, fixed, two_ranks
 from tests.faults.run import IN_MEMORY, FaultedRun, name_of, on_namespace
-from tests.faults.settings import fixed, two_ranks
 from training.config.schema import TrainingSettings
 
 _STEP = 100

@@ -9,10 +9,9 @@ from typing import Final
 from observability.runlog import Restored, read_all, select
 from tests.faults import bucket, clock, hosts, mlflow_away, resize
 from tests.faults import injections as faults
-from tests.faults.cell import Cell, Fault
+from tests.faults.cell import EVERY_STEPS, Cell, Fault, alone, failing, fixed, two_ranks
 from tests.faults.injections import STEP
 from tests.faults.run import FaultedRun, run_on_small_disk
-from tests.faults.settings import EVERY_STEPS, alone, failing, fixed, two_ranks
 
 _PLAIN = fixed(two_ranks())
 _MLP = fixed(two_ranks(model={"name": "mlp", "options": {}}))

@@ -10,9 +10,8 @@ from typing import Final
 from observability.runlog import Event, Notice, TrainingStarted, read_all, select
 from tests.engines.mlflow_server import MlflowServer, local_server
 from tests.engines.ray_cluster import short_folder
-from tests.faults.cell import Cell, Fault
+from tests.faults.cell import Cell, Fault, alone, fixed
 from tests.faults.run import FaultedRun
-from tests.faults.settings import alone, fixed
 from training.config.schema import TrainingSettings
 from training.tracking.state import TrackingState
 

@@ -1,4 +1,4 @@
-"""What every faulted run has to prove, and what its faults cost."""
+"""Lets a cell happen, proves what every faulted run owes, and measures what its faults cost."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ from pathlib import Path
 from observability.goodput import GoodputLedger
 from observability.runlog import Event, Notice, RunEnded, Step, TrainingStarted, WorkersFailed, read_all, select
 from observability.steady_clock import SteadyClock
+from tests.engines.ray_cluster import short_folder
+from tests.faults.cell import Cell
 from tests.faults.run import FaultedRun
+from tests.training.launch.ranks import run_world
 from training.callbacks import sample_ledger
+from training.config.schema import TrainingSettings
 
 TOLERANCE = 0.01
 """Share of the wall time by which the sum of the goodput's classes may differ from it."""
@@ -118,3 +122,53 @@ def _next_step(events: Sequence[Event], fault: float) -> float:
     """The first step after the first start of the ranks after the fault, or after the fault if they just went on."""
     began = min((one.time for one in select(events, TrainingStarted) if one.time > fault), default=fault)
     return min(one.time for one in select(events, Step) if one.time > began) - fault
+
+
+_references: dict[str, str] = {}
+
+
+def run_cell(cell: Cell) -> Cost:
+    """Run a cell on machines of its own.
+
+    Raises:
+        AssertionError: the run does not end as if the fault had not happened.
+    """
+    with short_folder() as files:
+        weights = uninterrupted((cell.reference or cell.settings)(files))
+    with short_folder() as files, cell.run_on(cell.settings(files)) as run:
+        run.start()
+        fault = cell.inject(run)
+        if cell.status < 0:
+            assert run.driver.process.wait() == cell.status
+        else:
+            ended = run.end()
+            assert ended.status == cell.status, ended.err
+            assert "Traceback (most recent call last)" not in ended.err or cell.fault.cause == "code"
+        _assert_cause(cell, run)
+        if cell.status:
+            cell.repair(run)
+            run.start()
+            ended = run.end()
+            assert ended.status == 0, ended.err
+        cell.check(run)
+        cost = prove(run, weights_sha256=weights, fault=fault)
+    assert cell.most_lost is None or cost.lost_steps <= cell.most_lost, f"{cost.lost_steps} steps were lost"
+    return cost
+
+
+def uninterrupted(settings: TrainingSettings) -> str:
+    """The hash of the weights in which a run ends without faults; runs that need the same one share it."""
+    key = settings.model_dump_json()
+    if key not in _references:
+        with short_folder() as folder:
+            _references[key] = run_world(settings, folder / "run").weights_sha256
+    return _references[key]
+
+
+def _assert_cause(cell: Cell, run: FaultedRun) -> None:
+    events = read_all(run.folder)
+    failed = select(events, WorkersFailed)
+    expected = {cell.fault.cause} if cell.fault.cause else set()
+    assert {one.cause for one in failed} == expected, [f"{one.cause}: {one.reason}" for one in failed]
+    ends = select(events, RunEnded)
+    assert bool(ends) == (cell.status >= 0)

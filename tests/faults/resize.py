@@ -12,10 +12,9 @@ from typing import Final
 
 from observability.goodput import GoodputLedger
 from observability.runlog import TrainingStarted, read_all, select
-from tests.faults.cell import Cell, Fault, Settings
+from tests.faults.cell import Cell, Fault, Settings, fixed, two_ranks
 from tests.faults.hosts import ClusterRun, run_on_cluster
 from tests.faults.run import FaultedRun
-from tests.faults.settings import fixed, two_ranks
 from training.rundir import RunDirectory
 
 _STEP = 100

@@ -11,10 +11,9 @@ from typing import Final
 
 from observability.runlog import TrainingStarted
 from tests.faults import injections as faults
-from tests.faults.proof import Cost, prove
+from tests.faults.cell import two_ranks
+from tests.faults.proof import Cost, prove, uninterrupted
 from tests.faults.run import FaultedRun, run_here
-from tests.faults.runner import uninterrupted
-from tests.faults.settings import two_ranks
 from training.config.schema import TrainingSettings
 
 _GAP: Final = (20, 60)

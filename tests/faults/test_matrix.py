@@ -11,11 +11,9 @@ import pytest
 
 from tests.distribution import RAY
 from tests.faults.cell import Cell
-from tests.faults.document import row
+from tests.faults.document import Measured, row
 from tests.faults.matrix import CELLS
-from tests.faults.picture import Measured
-from tests.faults.proof import Cost, lost_steps
-from tests.faults.runner import run_cell
+from tests.faults.proof import Cost, lost_steps, run_cell
 from tests.faults.soak import plan, settings, soak
 from training.callbacks import sample_ledger
 
