@@ -100,9 +100,7 @@ class Measured:
         if not lost:
             return None
         return cls(
-            detected=None if detected == NONE else _number(detected),
-            next_step=_number(next_step),
-            lost_steps=int(lost),
+            detected=None if detected == NONE else _number(detected), next_step=_number(next_step), lost_steps=int(lost)
         )
 
 

@@ -39,11 +39,7 @@ class Cost:
 
 
 def prove(run: FaultedRun, *, weights_sha256: str, fault: float) -> Cost:
-    """Assert what holds for every run that is over, and measure what its faults cost.
-
-    Raises:
-        AssertionError: the weights differ, a sample was lost or repeated, time is not accounted for, or something is left.
-    """
+    """Assert what holds for every run that is over, and measure what its faults cost."""
     events = list(map(SteadyClock().steady, read_all(run.folder)))
     ended = select(events, RunEnded)[-1]
     assert ended.status == "done", ended.message
@@ -93,11 +89,7 @@ def _wall(run: FaultedRun, ended: RunEnded) -> float:
 
 
 def assert_every_sample_once(folder: Path, events: Sequence[Event]) -> None:
-    """Assert that in each epoch the committed steps of a run read every sample once, whatever the number of ranks was.
-
-    Raises:
-        AssertionError: a sample was lost or repeated, or an epoch is missing.
-    """
+    """Assert that in each epoch the committed steps of a run read every sample once, whatever the number of ranks was."""
     started = select(events, TrainingStarted)[-1]
     epochs = started.total_steps // started.steps_per_epoch
     everything = list(range(started.train_samples))
@@ -128,11 +120,7 @@ _references: dict[str, str] = {}
 
 
 def run_cell(cell: Cell) -> Cost:
-    """Run a cell on machines of its own.
-
-    Raises:
-        AssertionError: the run does not end as if the fault had not happened.
-    """
+    """Run a cell on machines of its own."""
     with short_folder() as files:
         weights = uninterrupted((cell.reference or cell.settings)(files))
     with short_folder() as files, cell.run_on(cell.settings(files)) as run:

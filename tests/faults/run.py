@@ -80,11 +80,7 @@ class FaultedRun:
         self.began = self.began or uptime()
 
     def wait_for(self, has_happened: Callable[[Event], bool]) -> None:
-        """Wait for an event of the newest driver.
-
-        Raises:
-            AssertionError: the driver ended without it.
-        """
+        """Wait for an event of the newest driver."""
         assert self.driver.wait_for(has_happened), f"the driver ended early: {self.driver.end()}"
 
     def wait_for_step(self, step: int) -> None:

@@ -72,11 +72,7 @@ def settings(planned: Sequence[Planned]) -> TrainingSettings:
 
 
 def soak(planned: Sequence[Planned], *, say: Callable[[str], None]) -> Soaked:
-    """Let all of them happen to one run.
-
-    Raises:
-        AssertionError: the run does not end as if they had not happened.
-    """
+    """Let all of them happen to one run."""
     chosen = settings(planned)
     say(f"uninterrupted run of {chosen.loop.epochs} epochs")
     weights = uninterrupted(chosen)

@@ -277,7 +277,7 @@ def test_a_folder_of_a_larger_work_tree_is_not_dirty_because_of_its_neighbours(t
     assert pack(root / "mine").identity.is_dirty is True
 
 
-def test_without_git_there_is_a_hash_only_and_a_work_tree_cannot_be_packed(
+def test_without_git_a_folder_has_a_hash_only_and_a_work_tree_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, tree = write(tmp_path / "project"), write(tmp_path / "tree")
@@ -300,7 +300,7 @@ def test_a_program_at_the_top_of_the_folder_is_packed_and_git_s_own_folders_are_
     assert (tmp_path / "copy" / "__main__.py").exists()
 
 
-def test_a_module_that_another_run_has_imported_does_not_hide_the_folder_s_own(
+def test_a_module_of_another_run_does_not_hide_the_folder_s_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(write(tmp_path / "earlier", {"nets_of_mine.py": ""})))

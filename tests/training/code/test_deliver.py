@@ -72,9 +72,7 @@ def test_the_archive_and_its_files_are_written_read_only(tmp_path: Path, archive
     assert (kept.identity, kept.data) == (identity, archive.data)
 
 
-def test_only_the_standard_library_is_imported_and_a_container_that_is_started_again_accepts_what_is_there(
-    tmp_path: Path, archive: CodeArchive
-) -> None:
+def test_it_needs_the_standard_library_only_and_accepts_what_is_there(tmp_path: Path, archive: CodeArchive) -> None:
     modules = json.loads(deliver(tmp_path, archive.identity).stderr.splitlines()[-1])
     assert (HEAVY | {"yaml", "pydantic"}).intersection(modules) == frozenset()
     assert deliver(tmp_path, archive.identity).returncode == 0
@@ -87,7 +85,7 @@ def refusal(folder: Path, identity: CodeIdentity) -> str:
     return answer.stderr
 
 
-def test_other_bytes_are_refused_with_both_hashes_before_anything_is_written(
+def test_other_bytes_are_refused_with_both_hashes_before_a_file_is_written(
     tmp_path: Path, archive: CodeArchive
 ) -> None:
     part = tmp_path / "parts" / "part-01"
@@ -106,9 +104,7 @@ def test_other_bytes_are_refused_with_both_hashes_before_anything_is_written(
     assert not (tmp_path / "delivered").exists()
 
 
-def test_a_missing_part_and_a_volume_that_takes_no_files_are_errors_without_a_traceback(
-    tmp_path: Path, archive: CodeArchive
-) -> None:
+def test_a_missing_part_and_a_volume_without_room_are_errors(tmp_path: Path, archive: CodeArchive) -> None:
     (tmp_path / "delivered").write_text("in the way")
     assert "error: the job's code cannot be unpacked" in refusal(tmp_path, archive.identity)
     for gone in ("part-00", "part-01"):

@@ -86,7 +86,7 @@ def test_an_image_installs_nothing_and_names_what_it_lacks(code: Path) -> None:
     assert packages_for(code, lock=code / "none") is None
 
 
-def test_a_command_of_ones_own_imports_the_packages_which_are_installed_once_and_finds_their_programs(
+def test_a_command_gets_the_packages_which_are_installed_once(
     code: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wheel(code.with_name("wheels"), "greeter", "1.0")

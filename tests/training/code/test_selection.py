@@ -56,9 +56,7 @@ def test_git_decides_in_a_work_tree_and_what_it_ignores_is_listed(tmp_path: Path
     assert ignored_by_git(folder, ["new.log", "new.py", "data/x", "tracked.log"]) == {"new.log", "data/x"}
 
 
-def test_secrets_by_their_name_or_content_are_left_out_and_listed_first_and_code_and_examples_are_not(
-    tmp_path: Path,
-) -> None:
+def test_secrets_by_name_or_content_are_left_out_and_listed_first_and_code_is_not(tmp_path: Path) -> None:
     names = (
         ".env", ".env.prod", "conf/.netrc", "server.pem", "id_ed25519", ".aws/config", "kubeconfig", "Credentials.json"
     )  # fmt: skip

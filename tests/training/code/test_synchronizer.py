@@ -105,9 +105,7 @@ def test_a_file_that_changed_on_both_sides_is_kept_twice_and_said_so(pair: Pair)
     assert pair.run_once() == 0
 
 
-def test_a_changed_file_survives_its_deletion_on_the_other_side_and_an_emptied_session_deletes_nothing(
-    pair: Pair,
-) -> None:
+def test_a_changed_file_survives_its_deletion_and_an_emptied_session_deletes_nothing(pair: Pair) -> None:
     pair.run_once()
     (pair.here / "a.py").unlink()
     (pair.there / "a.py").write_text("kept\n")
@@ -171,9 +169,7 @@ def test_an_agent_that_is_gone_breaks_the_connection_with_its_last_words() -> No
             remote.listing()
 
 
-def test_an_agent_writes_inside_its_folder_only_and_over_nothing_that_the_writer_has_not_seen(
-    pair: Pair, tmp_path: Path
-) -> None:
+def test_an_agent_writes_inside_its_folder_and_over_nothing_unseen(pair: Pair, tmp_path: Path) -> None:
     pair.run_once()
     (tmp_path / "secret").write_text("secret")
     (pair.there / "out").symlink_to(tmp_path)

@@ -106,9 +106,7 @@ def short_path() -> Iterator[Path]:
 
 @pytest.mark.long
 @pytest.mark.xdist_group(RAY)
-def test_a_ray_run_interrupted_and_killed_ends_in_the_weights_of_an_uninterrupted_one(
-    short_path: Path, tmp_path: Path
-) -> None:
+def test_a_ray_run_interrupted_and_killed_ends_like_an_uninterrupted_one(short_path: Path, tmp_path: Path) -> None:
     chosen = small_settings(loop={"epochs": EPOCHS, "log_sample_ids": True}, scale={"launcher": "ray", "workers": 2})
     with train(chosen, short_path, environment=AS_SHIPPED) as driver:
         assert driver.wait_for(is_commit)

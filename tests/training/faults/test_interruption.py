@@ -19,7 +19,7 @@ def stop_command(driver: Driver) -> None:
     assert main(["stop", "run", "--root", str(driver.run.parent)]) == 0
 
 
-def test_a_run_stopped_in_each_way_commits_its_step_and_ends_in_the_weights_of_an_uninterrupted_one(
+def test_a_run_stopped_in_each_way_ends_like_an_uninterrupted_one(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for stop in (Driver.terminate, stop_command, Driver.interrupt):

@@ -18,9 +18,7 @@ from tests.training.runs import small_settings
 from training.tracking.state import TrackingState
 
 
-def test_a_run_whose_output_nobody_reads_and_whose_terminal_is_closed_under_nohup_ends_well_and_is_delivered(
-    tmp_path: Path,
-) -> None:
+def test_a_run_under_nohup_whose_output_nobody_reads_ends_well_and_is_delivered(tmp_path: Path) -> None:
     """As in `nohup make train | head -1`."""
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     MlflowClient(tracking_uri=uri).create_experiment("lost-viewer", artifact_location=str(tmp_path / "artifacts"))

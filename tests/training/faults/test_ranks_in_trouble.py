@@ -108,7 +108,7 @@ def test_a_rank_that_exits_with_0_fails_the_run_at_once(tmp_path: Path, capfd: p
     assert len(select(read_all(tmp_path / "runs" / "run"), TrainingStarted)) == 1
 
 
-def test_a_crash_that_repeats_is_restarted_once_and_reported_with_its_place(
+def test_a_crash_that_repeats_is_restarted_once_and_its_place_named(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     options = {"step": 3, "rank": 0, "trace": "/nowhere/trace"}

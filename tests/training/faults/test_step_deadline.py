@@ -49,7 +49,7 @@ def test_a_rank_that_hangs_alone_is_restarted_and_the_run_ends_well(tmp_path: Pa
     assert select(events, RunEnded)[-1].status == "done"
 
 
-def test_the_rank_that_its_peers_wait_for_is_named_with_the_collective(
+def test_the_rank_that_others_wait_for_is_named_with_the_collective(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     chosen = settings("stuck", tmp_path, step=8, launcher="torchrun", workers=2, max_restarts=0)
@@ -65,7 +65,7 @@ def test_the_rank_that_its_peers_wait_for_is_named_with_the_collective(
 
 
 @pytest.mark.parametrize("hook", ["on_epoch_end", "on_train_end"])
-def test_between_epochs_and_at_the_end_there_is_no_deadline(
+def test_between_epochs_and_at_the_end_is_no_deadline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hook: str
 ) -> None:
     (tmp_path / FOLDER).mkdir()

@@ -36,9 +36,7 @@ def fill(path: Path, *, leaving: int) -> None:
             file.truncate(file.tell() - leaving)
 
 
-def test_a_checkpoint_that_does_not_fit_ends_the_run_with_needed_and_free_bytes_and_it_resumes_with_space(
-    disk: Path, tmp_path: Path
-) -> None:
+def test_a_checkpoint_that_does_not_fit_ends_the_run_which_resumes_with_space(disk: Path, tmp_path: Path) -> None:
     with train(CHOSEN, disk) as driver:
         assert driver.wait_for(is_commit)
         fill(disk / "ballast", leaving=160 * 1024)
@@ -71,7 +69,7 @@ def replace(run: Path) -> None:
 
 
 @pytest.mark.parametrize(("launcher", "lose"), [("plain", replace), ("plain", delete), ("torchrun", move)])
-def test_a_run_without_its_folder_fails_and_prints_no_summary(
+def test_a_run_without_its_folder_fails_with_no_summary(
     tmp_path: Path, launcher: str, lose: Callable[[Path], None]
 ) -> None:
     chosen = small_settings(loop={"epochs": 60}, schedule={"name": "constant"}, scale={"launcher": launcher})

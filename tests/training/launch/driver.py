@@ -108,11 +108,7 @@ class Driver:
         return [process for process in psutil.process_iter() if process.pid != self.process.pid and self._owns(process)]
 
     def wait_for_descendants(self, *, timeout: float = PATIENCE) -> None:
-        """Wait until all descendants have exited.
-
-        Raises:
-            AssertionError: some are still running after `timeout` seconds.
-        """
+        """Wait until all descendants have exited."""
         deadline = time.monotonic() + timeout
         while names := list(filter(None, map(_name, self.descendants()))):
             assert time.monotonic() < deadline, f"still running: {names}"

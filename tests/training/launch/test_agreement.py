@@ -77,11 +77,11 @@ def test_a_plain_process_trains_like_a_single_rank(tmp_path: Path) -> None:
     assert_same_run(run_plain(settings("plain", 1), tmp_path / "plain"), tmp_path / "plain", alone, workers=1)
 
 
-def test_torchrun_trains_like_ranks_without_a_launcher(tmp_path: Path, reference: Reference) -> None:
+def test_torchrun_trains_like_ranks_alone(tmp_path: Path, reference: Reference) -> None:
     assert_same_run(run_under_torchrun(settings("torchrun", 2), tmp_path), tmp_path, reference)
 
 
-def test_ray_with_loader_workers_trains_like_ranks_without_a_launcher(
+def test_ray_with_loaders_trains_like_ranks_alone(
     tmp_path: Path, ray_cluster: RayCluster, reference: Reference
 ) -> None:
     assert_same_run(ray_cluster.run(settings("ray", 2, loader_workers=2), tmp_path), tmp_path, reference)

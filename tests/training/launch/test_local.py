@@ -43,9 +43,7 @@ def launch(folder: Path, launcher: str, model: str, *, workers: int, **options: 
 
 
 @pytest.mark.parametrize(("model", "status"), [("killed", -9), ("exiting", 3)])
-def test_a_rank_that_ends_before_the_training_is_a_failure_with_its_exit_status(
-    tmp_path: Path, model: str, status: int
-) -> None:
+def test_a_rank_that_ends_early_is_a_failure_with_its_exit_status(tmp_path: Path, model: str, status: int) -> None:
     with pytest.raises(WorkersFailedError) as raised:
         launch(tmp_path, "plain", model, workers=1, **({"code": status} if model == "exiting" else {}))
     assert raised.value.exits == {0: status}

@@ -26,9 +26,7 @@ def _raises() -> None:
 
 
 @pytest.mark.parametrize("shutdown", [threading.Event().wait, _raises], ids=["hangs", "fails"])
-def test_a_rank_that_has_succeeded_ends_although_ray_does_not(
-    monkeypatch: pytest.MonkeyPatch, shutdown: Callable[[], object]
-) -> None:
+def test_a_rank_ends_although_ray_does_not(monkeypatch: pytest.MonkeyPatch, shutdown: Callable[[], object]) -> None:
     """Ray is a double here: a head that is gone does not always make it hang."""
     called = list[str]()
 

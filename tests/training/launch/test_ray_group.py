@@ -74,7 +74,7 @@ def test_the_end_of_a_run_waits_for_a_worker_that_was_dismissed(tmp_path: Path) 
     assert not group.is_alive
 
 
-def test_a_group_whose_worker_does_not_answer_calls_ray_no_more_once_the_gate_is_closed(
+def test_a_group_without_an_answer_calls_ray_no_more_once_the_gate_is_closed(
     nodes: list[Raylet], tmp_path: Path
 ) -> None:
     """The last test of this file, because the processes of the nodes stay suspended."""

@@ -99,7 +99,7 @@ def shorten_rays_limit(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(services, "get_node", get_node)
 
 
-def test_a_slow_start_is_awaited_and_leaves_the_driver_s_other_threads_running(
+def test_a_slow_start_is_awaited_and_leaves_other_threads_running(
     scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ray's own wait for its metadata service would hold the interpreter's lock: it would never start here."""

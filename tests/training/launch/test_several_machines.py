@@ -26,9 +26,7 @@ def chosen(**scale: Any) -> TrainingSettings:  # noqa: ANN401 - settings
     return settings(loop={"log_sample_ids": True}, scale={"launcher": "torchrun", "workers": 2, **scale})
 
 
-def test_two_machines_train_like_one_with_two_workers_and_share_the_run_s_code(
-    tmp_path: Path, machines: list[Host]
-) -> None:
+def test_two_machines_train_like_two_workers_of_one_and_share_its_code(tmp_path: Path, machines: list[Host]) -> None:
     code, run = write(tmp_path / "mine", OWN), tmp_path / "runs" / "run"
     drivers = []
     for node, host in enumerate(machines):

@@ -63,9 +63,7 @@ def metrics(model: LoggedModel) -> dict[str, float]:
     return {metric.key: metric.value for metric in model.metrics or ()}
 
 
-def test_each_checkpoint_is_a_logged_model_once_with_its_evaluation_and_the_best_one_has_a_tag(
-    mlflow_server: MlflowServer, tmp_path: Path
-) -> None:
+def test_each_checkpoint_is_logged_once_with_its_evaluation(mlflow_server: MlflowServer, tmp_path: Path) -> None:
     run = interrupted_run(mlflow_server.uri, tmp_path)
     state = deliver(run)
     found = models(mlflow_server.uri, state)
@@ -96,9 +94,7 @@ def test_each_checkpoint_is_a_logged_model_once_with_its_evaluation_and_the_best
     assert history(mlflow_server.uri, again.run_id) == run.expected()
 
 
-def test_a_checkpoint_that_was_validated_after_its_commit_may_be_the_best(
-    mlflow_server: MlflowServer, tmp_path: Path
-) -> None:
+def test_a_checkpoint_validated_after_its_commit_may_be_the_best(mlflow_server: MlflowServer, tmp_path: Path) -> None:
     run = interrupted_run(mlflow_server.uri, tmp_path)
     store = local_store(run.directory / FOLDER)
     late = LateMetrics(metrics={"loss": -1.0})  # the log of this run names no other metric
@@ -107,7 +103,7 @@ def test_a_checkpoint_that_was_validated_after_its_commit_may_be_the_best(
     assert [name for name, model in found.items() if model.tags.get(BEST)] == ["step-00000025"]
 
 
-def test_a_delivery_that_was_interrupted_is_completed(
+def test_an_interrupted_delivery_is_completed(
     mlflow_server: MlflowServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = interrupted_run(mlflow_server.uri, tmp_path)
@@ -132,9 +128,7 @@ def test_a_delivery_that_was_interrupted_is_completed(
         assert len(client.get_run(state.run_id).outputs.model_outputs) == step - 26
 
 
-def test_a_checkpoint_that_was_removed_or_replaced_loses_its_logged_model(
-    mlflow_server: MlflowServer, tmp_path: Path
-) -> None:
+def test_a_checkpoint_removed_or_replaced_loses_its_logged_model(mlflow_server: MlflowServer, tmp_path: Path) -> None:
     run = interrupted_run(mlflow_server.uri, tmp_path)
     before = models(mlflow_server.uri, deliver(run))
     run.start(at_step=20)

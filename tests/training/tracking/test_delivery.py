@@ -169,9 +169,7 @@ def test_a_moved_run_and_one_restored_from_a_backup_continue_their_mlflow_run(ur
     assert deliver(resumed_in(moved.directory, run)).run_id == first.run_id
 
 
-def test_a_resumed_run_continues_its_mlflow_run_with_every_step_once_and_the_goodput_of_all_attempts(
-    uri: str, tmp_path: Path
-) -> None:
+def test_a_resumed_run_continues_its_mlflow_run_with_steps_once_and_all_goodput(uri: str, tmp_path: Path) -> None:
     run = started_run(settings(tmp_path, uri), trained=47)
     run.end("failed", step=40, message="the disk is full")
     first = deliver(run)
@@ -231,7 +229,7 @@ def test_nan_and_infinity_are_delivered(uri: str, tmp_path: Path) -> None:
     assert stored["train/gradient_norm"] == [(1, sys.float_info.max)]
 
 
-def test_a_moved_store_keeps_the_run_and_a_new_one_gets_its_whole_history(
+def test_a_moved_store_keeps_the_run_and_a_new_one_gets_its_history(
     uri: str, empty_store: Path, tmp_path: Path
 ) -> None:
     run = started_run(settings(tmp_path, uri), trained=30)

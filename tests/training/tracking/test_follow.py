@@ -125,23 +125,21 @@ def unreachable(tmp_path: Path) -> follow.Follower:
     return follow.Follower(run.directory, Delivery(run.directory, started), uri=uri)
 
 
-def test_delivery_is_retried_for_a_limited_time_if_the_store_fails_at_the_end(
+def test_delivery_is_retried_for_a_while_if_the_store_fails_at_the_end(
     clock: Clock, unreachable: follow.Follower
 ) -> None:
     assert not unreachable.finish()
     assert 0 < clock.monotonic() <= follow.GIVE_UP_SECONDS
 
 
-def test_delivery_is_not_retried_at_the_end_if_the_store_failed_before(
-    clock: Clock, unreachable: follow.Follower
-) -> None:
+def test_delivery_is_not_retried_at_the_end_if_it_failed_before(clock: Clock, unreachable: follow.Follower) -> None:
     has_ended = iter([False, True])
     unreachable.follow(lambda _: next(has_ended))
     assert not unreachable.finish()
     assert clock.monotonic() == 0
 
 
-def test_a_killed_follower_is_reported_and_sync_delivers_its_run(
+def test_sync_delivers_the_run_of_a_killed_follower(
     uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = started_run(settings(tmp_path, uri))
@@ -168,9 +166,7 @@ def test_a_failed_follower_reports_the_error(uri: str, tmp_path: Path) -> None:
     assert "Traceback" in (run.directory / "logs" / "tracking.jsonl").read_text()
 
 
-def test_the_end_of_a_run_waits_for_its_follower_for_a_limited_time_and_it_delivers_earlier_runs_too(
-    uri: str, tmp_path: Path
-) -> None:
+def test_a_run_waits_a_limited_time_for_its_follower_which_delivers_earlier_runs(uri: str, tmp_path: Path) -> None:
     earlier = started_run(settings(tmp_path, uri, name="earlier"), trained=20)
     earlier.end("failed", message="no server")
     run = started_run(settings(tmp_path, uri, name="later"))

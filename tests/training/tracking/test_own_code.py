@@ -109,7 +109,7 @@ def test_a_model_of_one_s_own_is_registered_and_loads_without_the_code(tmp_path:
     assert loaded.stdout.strip() == "(3, 10)", loaded.stderr
 
 
-def test_the_archive_is_logged_once_for_each_code_that_the_run_has_used_and_tags_are_of_the_newest(
+def test_each_code_of_a_run_is_logged_once_and_tags_are_of_the_newest(
     tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = project(tmp_path / "mine")
@@ -153,7 +153,7 @@ def test_the_archive_is_logged_once_for_each_code_that_the_run_has_used_and_tags
 
 
 @pytest.mark.usefixtures("in_a_process")
-def test_code_that_no_longer_builds_the_model_is_named_with_its_own_traceback(
+def test_code_that_no_longer_builds_its_model_is_named(
     tmp_path: Path, uri: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = project(tmp_path / "mine")

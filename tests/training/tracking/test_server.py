@@ -29,9 +29,7 @@ def notices(run: RecordedRun) -> list[str]:
     return [notice.message for notice in select(read_all(run.directory), Notice)]
 
 
-def test_a_run_is_delivered_completely_and_its_model_predicts(
-    mlflow_server: MlflowServer, s3_api: S3Api, tmp_path: Path
-) -> None:
+def test_a_server_gets_all_of_a_run_with_its_model(mlflow_server: MlflowServer, s3_api: S3Api, tmp_path: Path) -> None:
     run = started_run(settings(tmp_path, mlflow_server.uri))
     follower = FollowerProcess(run.directory)
     run.train(1, 100)

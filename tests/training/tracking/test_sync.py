@@ -32,7 +32,7 @@ def test_a_delivered_run_is_not_delivered_again(uri: str, tmp_path: Path, capsys
     assert capsys.readouterr().out.splitlines() == ["run: delivered", "MLflow is up to date with 1 run(s)"]
 
 
-def test_a_run_without_tracking_and_one_that_another_process_delivers_are_skipped(
+def test_an_untracked_run_and_one_being_delivered_are_skipped(
     uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = undelivered_run(settings(tmp_path, uri))
@@ -45,7 +45,7 @@ def test_a_run_without_tracking_and_one_that_another_process_delivers_are_skippe
     assert (TrackingState.load(run.directory), TrackingState.load(off.directory)) == (None, None)
 
 
-def test_a_run_that_still_trains_stays_running_and_a_copy_that_nobody_resumed_is_not_delivered(
+def test_a_run_that_trains_stays_running_and_its_copy_is_not_delivered(
     uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = started_run(settings(tmp_path, uri))
@@ -74,7 +74,7 @@ def test_an_unavailable_server_is_tried_once(tmp_path: Path, capsys: pytest.Capt
     assert [TrackingState.load(run.directory) is not None for run in runs] == [True, False, False]
 
 
-def test_a_run_of_another_version_of_the_platform_does_not_block_the_others(
+def test_a_run_of_another_version_does_not_block_others(
     uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     old = RecordedRun(settings(tmp_path, uri, name="old"))

@@ -47,9 +47,7 @@ def test_samples_after_a_line_that_a_full_disk_cut_off_are_read(tmp_path: Path) 
     assert offset == file.stat().st_size
 
 
-def test_sampling_goes_on_after_a_sample_that_could_not_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sampling_goes_on_after_a_sample_that_was_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / system.FILE_NAME
     file.mkdir()
     samples: Queue[dict[str, float]] = Queue()
@@ -93,9 +91,7 @@ def nvml(*, has_driver: bool, has_mig: bool) -> SimpleNamespace:
     )
 
 
-def test_a_gpu_is_measured_in_percent_megabytes_and_watts_as_far_as_its_mode_and_driver_allow(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_gpu_is_measured_as_far_as_its_mode_and_driver_allow(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = {"gpu_0_memory_usage_megabytes": 25.0, "gpu_0_memory_usage_percentage": 25.0}
     whole = {**memory, "gpu_0_utilization_percentage": 50, "gpu_0_power_usage_watts": 300.0}
     for has_driver, has_mig, expected in ((True, False, whole), (True, True, memory), (False, False, {})):

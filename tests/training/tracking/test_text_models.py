@@ -69,7 +69,7 @@ def trained_and_registered(settings: TrainingSettings, folder: Path, uri: str, n
     return f"models:/{name}/{version}"
 
 
-def test_a_classifier_takes_texts_and_returns_classes_with_scores(
+def test_a_classifier_returns_classes_and_scores_of_texts(
     mlflow_server: MlflowServer, reviews: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "run"
@@ -91,9 +91,7 @@ def test_a_classifier_takes_texts_and_returns_classes_with_scores(
     assert len(mlflow.models.Model.load(address).load_input_example()) == 2
 
 
-def test_a_language_model_continues_texts_with_the_most_probable_tokens(
-    mlflow_server: MlflowServer, tmp_path: Path
-) -> None:
+def test_a_language_model_continues_texts_with_likely_tokens(mlflow_server: MlflowServer, tmp_path: Path) -> None:
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "0.txt").write_text("abcdefg" * 400)
     settings = small_settings(

@@ -69,7 +69,7 @@ def test_deliveries_at_any_time_and_after_restarts_send_the_same_points(uri: str
 
 
 @pytest.mark.parametrize("is_delivered_between", [False, True])
-def test_the_last_step_before_a_kill_and_every_spike_are_delivered_and_the_resumed_run_repeats_nothing(
+def test_last_steps_and_spikes_are_delivered_and_a_resumed_run_repeats_nothing(
     uri: str, tmp_path: Path, *, is_delivered_between: bool
 ) -> None:
     run = long_run(uri, tmp_path)

@@ -73,7 +73,7 @@ def test_a_restart_after_any_measurement_changes_nothing(values: list[float], da
 
 
 @given(VALUES, st.integers(1, 700), st.sampled_from([None, 16, 50]))
-def test_another_setting_from_an_attempt_on_keeps_the_extremes_and_repeats_nothing(
+def test_another_setting_keeps_the_extremes_and_repeats_nothing(
     values: list[float], end: int, dense: int | None
 ) -> None:
     thinner, chosen = Thinner(Series(dense=DENSE)), list[Point]()

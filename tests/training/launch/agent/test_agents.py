@@ -77,9 +77,7 @@ def restored(folder: Path) -> list[tuple[int, int | None]]:
     return [(event.step, event.from_rank) for event in select(read_all(folder / "run"), Restored)]
 
 
-def test_the_peer_of_a_killed_rank_keeps_its_process_and_no_step_is_lost(
-    group: Group, tmp_path: Path, uninterrupted: str
-) -> None:
+def test_the_peer_of_a_killed_rank_stays_and_no_step_is_lost(group: Group, tmp_path: Path, uninterrupted: str) -> None:
     chosen = settings("killed", tmp_path)
     before = settled(group)
     failure = fail(group, chosen, tmp_path / "run")
@@ -108,18 +106,14 @@ def test_a_survivor_goes_on_alone_from_its_memory(group: Group, tmp_path: Path) 
     assert ledger.consumed_ids(tmp_path / "run") == {1: everything, 2: everything}
 
 
-def test_what_a_rank_remembers_is_not_restored_in_another_run_with_the_same_settings(
-    group: Group, tmp_path: Path, uninterrupted: str
-) -> None:
+def test_what_a_rank_remembers_is_not_restored_in_another_run(group: Group, tmp_path: Path, uninterrupted: str) -> None:
     chosen, other = settings("killed", tmp_path), tmp_path / "other"
     assert fail(group, chosen, tmp_path / "run").exits == {1: -signal.SIGKILL}
     assert group.run(chosen, other / "run").weights_sha256 == uninterrupted
     assert restored(other) == []
 
 
-def test_without_rank_0_the_statistics_of_batch_norm_come_from_a_checkpoint(
-    group: Group, tmp_path: Path, uninterrupted: str
-) -> None:
+def test_without_rank_0_batch_norm_comes_from_a_checkpoint(group: Group, tmp_path: Path, uninterrupted: str) -> None:
     """The other ranks have statistics of their own."""
     chosen = settings("killed", tmp_path, rank=0)
     failure = fail(group, chosen, tmp_path / "run")
@@ -171,9 +165,7 @@ def test_a_rank_that_hangs_is_killed_and_its_peer_goes_on(group: Group, tmp_path
     assert restored(tmp_path) == [(STEP - 1, 0)]
 
 
-def test_a_rank_that_raises_gets_another_process_and_its_peer_leaves_the_collective(
-    group: Group, tmp_path: Path
-) -> None:
+def test_a_rank_that_raises_is_replaced_and_its_peer_leaves_the_collective(group: Group, tmp_path: Path) -> None:
     chosen = settings("raising", tmp_path)
     before, began = settled(group), time.monotonic()
     failure = fail(group, chosen, tmp_path / "run")
@@ -186,9 +178,7 @@ def test_a_rank_that_raises_gets_another_process_and_its_peer_leaves_the_collect
     assert group.processes[0] == before[0]
 
 
-def test_ranks_that_are_asked_to_stop_commit_the_same_step_and_the_next_run_has_other_processes(
-    group: Group, tmp_path: Path
-) -> None:
+def test_ranks_asked_to_stop_commit_one_step_and_the_next_run_has_others(group: Group, tmp_path: Path) -> None:
     """Another run may have other code."""
     chosen = small_settings(loop={"epochs": 200}, scale={"launcher": "ray", "workers": 2})
     run, before = tmp_path / "run", settled(group)
