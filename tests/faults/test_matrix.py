@@ -17,7 +17,7 @@ from tests.faults.proof import Cost, lost_steps, run_cell
 from tests.faults.soak import plan, settings, soak
 from training.callbacks import sample_ledger
 
-_SHORT: Final = ("rank-1-killed", "checkpoint-bit-flipped")
+_SHORT: Final = ("rank-1-killed", "checkpoint-bit-flipped", "disk-full")
 _LONG: Final = (
     "bucket-torn-uploads",
     "folder-lost-bit-flipped",

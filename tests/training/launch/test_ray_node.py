@@ -122,7 +122,7 @@ def test_a_slow_start_is_awaited_and_leaves_other_threads_running(
 
 
 @pytest.mark.parametrize(
-    ("program", "script", "start_timeout", "message"),
+    "failure",
     [
         ("gcs_server", "exit 3", 120.0, "metadata service exited with status 3"),
         ("raylet", "exit 3", 120.0, "raylet exited with status 3"),
@@ -130,14 +130,9 @@ def test_a_slow_start_is_awaited_and_leaves_other_threads_running(
     ],
 )
 def test_a_failed_start_is_an_error_with_its_reason_and_leaves_no_process(
-    scratch: Path,
-    earlier: frozenset[int],
-    monkeypatch: pytest.MonkeyPatch,
-    program: str,
-    script: str,
-    start_timeout: float,
-    message: str,
+    scratch: Path, earlier: frozenset[int], monkeypatch: pytest.MonkeyPatch, failure: tuple[str, str, float, str]
 ) -> None:
+    program, script, start_timeout, message = failure
     replace_program(monkeypatch, scratch, program, script)
     started = time.monotonic()
     with pytest.raises(PlatformError, match=message):
