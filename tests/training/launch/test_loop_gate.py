@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -11,35 +10,8 @@ from tests.training.launch.agent.group import eventually
 from training.launch.loop_gate import GateClosedError, LoopGate
 
 
-class Caller:
-    """A thread that is inside a gate until it may leave."""
-
-    def __init__(self, gate: LoopGate) -> None:
-        self._gate = gate
-        self.entered = threading.Event()
-        self.may_leave = threading.Event()
-        threading.Thread(target=self._call, daemon=True).start()
-
-    def _call(self) -> None:
-        with self._gate.passing():
-            self.entered.set()
-            self.may_leave.wait()
-
-
-@pytest.fixture
-def gate() -> LoopGate:
-    return LoopGate()
-
-
-@pytest.fixture
-def caller(gate: LoopGate) -> Iterator[Caller]:
-    inside = Caller(gate)
-    assert inside.entered.wait(20)
-    yield inside
-    inside.may_leave.set()
-
-
-def test_an_open_gate_lets_threads_in_again_and_again_and_a_closed_one_none(gate: LoopGate) -> None:
+def test_an_open_gate_lets_threads_in_again_and_again_and_a_closed_one_none() -> None:
+    gate = LoopGate()
     for _ in range(2):
         with gate.passing(), gate.passing():
             pass
@@ -50,26 +22,22 @@ def test_an_open_gate_lets_threads_in_again_and_again_and_a_closed_one_none(gate
         pytest.fail("the gate is closed")
 
 
-def test_closing_waits_until_the_threads_inside_have_left(gate: LoopGate, caller: Caller) -> None:
-    closed: list[bool] = []
+def test_closing_waits_for_the_threads_inside_and_says_if_one_stays() -> None:
+    gate, entered, may_leave, closed = LoopGate(), threading.Event(), threading.Event(), list[bool]()
+
+    def call() -> None:
+        with gate.passing():
+            entered.set()
+            may_leave.wait()
+
+    threading.Thread(target=call, daemon=True).start()
+    assert entered.wait(20)
+    assert not gate.close(seconds=0.05)
+    with pytest.raises(GateClosedError), gate.passing():
+        pytest.fail("the gate is closed")
     closing = threading.Thread(target=lambda: closed.append(gate.close(seconds=20)), daemon=True)
     closing.start()
-    assert eventually(lambda: _is_closed(gate))
-    assert not closed
-    caller.may_leave.set()
+    assert not eventually(lambda: bool(closed), seconds=0.1)
+    may_leave.set()
     closing.join(20)
     assert closed == [True]
-
-
-@pytest.mark.usefixtures("caller")
-def test_closing_says_that_a_thread_is_still_inside(gate: LoopGate) -> None:
-    assert not gate.close(seconds=0.05)
-    assert _is_closed(gate)
-
-
-def _is_closed(gate: LoopGate) -> bool:
-    try:
-        with gate.passing():
-            return False
-    except GateClosedError:
-        return True

@@ -107,36 +107,22 @@ class Clock:
         self._now += seconds
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Replaces the clock of a follower in this process."""
-    clock = Clock()
-    monkeypatch.setattr(follow, "time", clock)
-    return clock
-
-
-@pytest.fixture
-def unreachable(tmp_path: Path) -> follow.Follower:
-    """A follower whose store is unavailable."""
+def test_delivery_is_retried_for_a_while_at_the_end_unless_the_store_failed_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     uri = f"http://127.0.0.1:{free_port()}"
     run = started_run(settings(tmp_path, uri))
     started = last_start(run.directory)
     assert started is not None
-    return follow.Follower(run.directory, Delivery(run.directory, started), uri=uri)
-
-
-def test_delivery_is_retried_for_a_while_if_the_store_fails_at_the_end(
-    clock: Clock, unreachable: follow.Follower
-) -> None:
-    assert not unreachable.finish()
-    assert 0 < clock.monotonic() <= follow.GIVE_UP_SECONDS
-
-
-def test_delivery_is_not_retried_at_the_end_if_it_failed_before(clock: Clock, unreachable: follow.Follower) -> None:
-    has_ended = iter([False, True])
-    unreachable.follow(lambda _: next(has_ended))
-    assert not unreachable.finish()
-    assert clock.monotonic() == 0
+    for failed_before in (False, True):
+        clock = Clock()
+        monkeypatch.setattr(follow, "time", clock)
+        follower = follow.Follower(run.directory, Delivery(run.directory, started), uri=uri)
+        if failed_before:
+            has_ended = iter([False, True])
+            follower.follow(lambda _, ended=has_ended: next(ended))
+        assert not follower.finish()
+        assert clock.monotonic() == 0 if failed_before else 0 < clock.monotonic() <= follow.GIVE_UP_SECONDS
 
 
 def test_sync_delivers_the_run_of_a_killed_follower(
