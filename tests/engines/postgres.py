@@ -63,7 +63,14 @@ def _server(programs: Path, *, tls: tuple[Path, Path] | None = None) -> Iterator
         as_user = {"user": _NOBODY, "group": _NOBODY, "extra_groups": []}
     try:
         data = folder / "data"
-        initdb = [programs / "initdb", "--no-sync", "--auth=trust", "--username=test", "--encoding=UTF8", data]
+        initdb = [
+            str(programs / "initdb"),
+            "--no-sync",
+            "--auth=trust",
+            "--username=test",
+            "--encoding=UTF8",
+            str(data),
+        ]
         subprocess.run(initdb, check=True, capture_output=True, cwd=folder, **as_user)
         port = free_port()
         settings = ["-h", "127.0.0.1", "-p", str(port), "-c", "unix_socket_directories=", "-c", "fsync=off"]
