@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mlflow import MlflowClient
 
-from observability.runlog import CheckpointCommitted, Notice, RunEnded, read_all, select
+from observability.runlog import CheckpointCommitted, Notice, RunEnded, RunLogReader, read_all, select
 from tests.observability.sample_run import restarted_run, write_run
 from tests.training.launch.driver import ROOT, arguments_for, is_commit, train
 from tests.training.launch.terminal import on_terminal
@@ -44,7 +44,8 @@ def test_a_closed_terminal_commits_a_checkpoint_and_stops_the_run(tmp_path: Path
     run = tmp_path / "runs" / "run"
     command = [sys.executable, "-m", "training", *arguments_for(chosen, tmp_path)]
     with on_terminal(command, folder=ROOT) as terminal:
-        terminal.wait_until(lambda: bool(select(read_all(run), CheckpointCommitted)))
+        new_events = RunLogReader(run)
+        terminal.wait_until(lambda: any(map(is_commit, new_events.read_new())))
         terminal.close()
         # As a shell does. The kernel has sent one already; the second must not end the run before it commits.
         os.killpg(terminal.process.pid, signal.SIGHUP)
