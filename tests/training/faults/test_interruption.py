@@ -22,6 +22,7 @@ def stop_command(driver: Driver) -> None:
 def test_a_run_stopped_in_each_way_ends_like_an_uninterrupted_one(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    # 20 CPU seconds: each way to stop needs a driver and a rank of its own.
     for stop in (Driver.terminate, stop_command, Driver.interrupt):
         with train(LONG, tmp_path) as driver:
             assert driver.wait_for(is_commit)
