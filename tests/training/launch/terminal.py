@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import select
+import signal
 import struct
 import subprocess
 import termios
@@ -87,6 +88,8 @@ def on_terminal(
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def take_terminal() -> None:
+        for number in (signal.SIGHUP, signal.SIGINT):  # which nohup and the background jobs of a shell ignore
+            signal.signal(number, signal.SIG_DFL)
         os.setsid()
         fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
 

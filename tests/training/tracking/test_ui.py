@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
-SERVE = "from training.tracking.ui import serve_ui; serve_ui()"
+# The tests may run under nohup, which ignores SIGHUP.
+SERVE = (
+    "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL); from training.tracking.ui import serve_ui; serve_ui()"
+)
 
 
 def test_the_ui_is_served_until_the_terminal_is_closed(tmp_path: Path) -> None:
