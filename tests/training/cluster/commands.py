@@ -44,12 +44,7 @@ def command(
 ) -> Iterator[subprocess.Popen[str]]:
     """A command in which SIGINT is not ignored."""
     with subprocess.Popen(
-        interruptible(*arguments),
-        cwd=cwd,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
+        interruptible(*arguments), cwd=cwd, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
         try:
             yield process

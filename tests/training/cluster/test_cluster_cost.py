@@ -115,10 +115,7 @@ def test_a_running_job_costs_what_its_pods_hold_and_is_idle_before_its_driver(
     gpu_job(team_cluster, name)
     admitted(team_cluster, name, since=3 * HOUR)
     team_cluster.operator_writes(
-        name,
-        jobDeploymentStatus="Running",
-        jobStatus="RUNNING",
-        rayJobInfo={"startTime": ago(HOUR)},
+        name, jobDeploymentStatus="Running", jobStatus="RUNNING", rayJobInfo={"startTime": ago(HOUR)}
     )
     pods = [pod(team_cluster, name, "head", 0), *(pod(team_cluster, name, "worker", one) for one in range(2))]
     with team_cluster.api.applied(*pods) as made:

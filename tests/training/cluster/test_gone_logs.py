@@ -44,10 +44,7 @@ def logs(team_cluster: TeamCluster, *arguments: str) -> int:
 
 
 def test_the_driver_log_of_a_job_that_is_gone_is_printed(
-    team_cluster: TeamCluster,
-    shipped: Ship,
-    name: str,
-    capsys: pytest.CaptureFixture[str],
+    team_cluster: TeamCluster, shipped: Ship, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shipped("ray-job-submitter", f"{name}-abcde", log="epoch 1: loss 0.5")
     shipped("ray-worker", f"{name}-worker", log="not the driver's")
@@ -58,11 +55,7 @@ def test_the_driver_log_of_a_job_that_is_gone_is_printed(
 
 
 def test_a_ranks_log_is_printed_after_its_pods_are_gone(
-    team_cluster: TeamCluster,
-    api: KubernetesApi,
-    shipped: Ship,
-    name: str,
-    capsys: pytest.CaptureFixture[str],
+    team_cluster: TeamCluster, api: KubernetesApi, shipped: Ship, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     submit(api, team_cluster.objects(name), env="dev")
     line = {"time": "2026-11-21T08:00:00.000Z", "rank": 1, "message": "one"}
@@ -72,11 +65,7 @@ def test_a_ranks_log_is_printed_after_its_pods_are_gone(
 
 
 def test_a_pods_log_is_printed_after_it_is_gone(
-    team_cluster: TeamCluster,
-    api: KubernetesApi,
-    shipped: Ship,
-    name: str,
-    capsys: pytest.CaptureFixture[str],
+    team_cluster: TeamCluster, api: KubernetesApi, shipped: Ship, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     submit(api, team_cluster.objects(name), env="dev")
     shipped("ray-head", f"{name}-head", log="the head's")
@@ -85,11 +74,7 @@ def test_a_pods_log_is_printed_after_it_is_gone(
 
 
 def test_the_log_of_a_finished_job_comes_before_its_state(
-    team_cluster: TeamCluster,
-    api: KubernetesApi,
-    shipped: Ship,
-    name: str,
-    capsys: pytest.CaptureFixture[str],
+    team_cluster: TeamCluster, api: KubernetesApi, shipped: Ship, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     submit(api, team_cluster.objects(name), env="dev")
     team_cluster.operator_writes(name, jobDeploymentStatus="Failed", jobStatus="FAILED", message="exit code 1")
@@ -101,11 +86,7 @@ def test_the_log_of_a_finished_job_comes_before_its_state(
 
 
 def test_a_line_found_nowhere_is_an_error_that_names_every_place(
-    team_cluster: TeamCluster,
-    api: KubernetesApi,
-    shipped: Ship,
-    name: str,
-    capsys: pytest.CaptureFixture[str],
+    team_cluster: TeamCluster, api: KubernetesApi, shipped: Ship, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     del shipped
     submit(api, team_cluster.objects(name), env="dev")

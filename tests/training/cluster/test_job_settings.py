@@ -45,10 +45,7 @@ def test_settings_of_the_machine_are_replaced() -> None:
     assert (settings.metrics.exporter, settings.metrics.host) == ("ray", "0.0.0.0")  # noqa: S104
 
 
-@pytest.mark.parametrize(
-    ("workers", "sizes"),
-    [("2-8", (2, 4, 8)), ("5-8", ()), ("4", ()), ("1-2", (1, 2))],
-)
+@pytest.mark.parametrize(("workers", "sizes"), [("2-8", (2, 4, 8)), ("5-8", ()), ("4", ()), ("1-2", (1, 2))])
 def test_a_job_of_an_elastic_run_names_the_numbers_of_workers_that_share_its_batch(
     workers: str, sizes: tuple[int, ...]
 ) -> None:

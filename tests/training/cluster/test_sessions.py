@@ -70,11 +70,7 @@ def test_a_stopped_session_tells_what_it_has_cost_since_its_admission() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [
-        ({"idle": "soon"}, "idle time 'soon'"),
-        ({"gpus": -1}, "workers=-1"),
-        ({"hours": 0.0}, "hours=0"),
-    ],
+    [({"idle": "soon"}, "idle time 'soon'"), ({"gpus": -1}, "workers=-1"), ({"hours": 0.0}, "hours=0")],
 )
 def test_wrong_limits_are_refused_by_name_and_value(changes: dict[str, object], message: str) -> None:
     with pytest.raises(SettingsError, match=message):

@@ -52,10 +52,7 @@ def _sized(text: str) -> Manifest:
         ),
         (Observation(job=ray_job("Running", "PENDING"), pods=[ready_pod("a")]), JobState(stage="starting")),
         (Observation(job=ray_job("Running", "RUNNING")), JobState(stage="running")),
-        (
-            Observation(job=_sized("4 of 1-8 worker pods")),
-            JobState(stage="running", reason="4 of 1-8 worker pods"),
-        ),
+        (Observation(job=_sized("4 of 1-8 worker pods")), JobState(stage="running", reason="4 of 1-8 worker pods")),
         (
             Observation(
                 job=ray_job(suspend=True),
@@ -66,19 +63,13 @@ def _sized(text: str) -> Manifest:
         (Observation(job=ray_job("Running", "SUCCEEDED"), pods=[pod("digits-submitter")]), JobState(stage="ending")),
         (Observation(job=ray_job("Running", "FAILED")), JobState(stage="ending")),
         (Observation(job=ray_job("Running", "STOPPED")), JobState(stage="ending")),
-        (
-            Observation(job=ray_job("Retrying", message="attempt 2")),
-            JobState(stage="restarting", reason="attempt 2"),
-        ),
+        (Observation(job=ray_job("Retrying", message="attempt 2")), JobState(stage="restarting", reason="attempt 2")),
         (Observation(job=ray_job("Complete", "SUCCEEDED")), JobState(stage="done", status=ExitStatus.DONE)),
         (
             Observation(job=ray_job("Complete", "STOPPED")),
             JobState(stage="stopped", reason="the driver was stopped", status=ExitStatus.INTERRUPTED),
         ),
-        (
-            Observation(job=None),
-            JobState(stage="deleted", reason="the job was deleted", status=ExitStatus.FAILED),
-        ),
+        (Observation(job=None), JobState(stage="deleted", reason="the job was deleted", status=ExitStatus.FAILED)),
     ],
 )
 def test_each_observation_is_one_state(seen: Observation, expected: JobState) -> None:

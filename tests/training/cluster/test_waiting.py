@@ -83,8 +83,7 @@ def test_the_newest_warning_is_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "remedy"),
-    [("digits-code-0", "resume it with CODE=folder"), ("digits-settings", "submit it again")],
+    ("name", "remedy"), [("digits-code-0", "resume it with CODE=folder"), ("digits-settings", "submit it again")]
 )
 def test_a_deleted_config_map_is_named_with_what_to_do(name: str, remedy: str) -> None:
     message = f'MountVolume.SetUp failed for volume "x" : configmap "{name}" not found'

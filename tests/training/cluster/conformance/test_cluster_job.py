@@ -151,10 +151,7 @@ def test_ctrl_c_deletes_the_job(team_cluster: TeamCluster, tmp_path: Path) -> No
 
 
 def test_a_submission_that_is_interrupted_leaves_no_job(
-    team_cluster: TeamCluster,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    team_cluster: TeamCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The job is on the API server, and its answer has not arrived."""
     monkeypatch.chdir(tmp_path)

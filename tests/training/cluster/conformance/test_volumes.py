@@ -9,11 +9,7 @@ import pytest
 from training.cluster.conformance.judges.storage import VolumeFacts, volumes
 
 RESEARCH = VolumeFacts(
-    team="research",
-    volume="runs-research",
-    source="fs-1::fsap-1",
-    reserved_for="research/runs",
-    claim="research/runs",
+    team="research", volume="runs-research", source="fs-1::fsap-1", reserved_for="research/runs", claim="research/runs"
 )
 PLATFORM = replace(
     RESEARCH,
