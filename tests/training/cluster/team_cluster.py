@@ -27,9 +27,11 @@ from platform_charts.jobs.rayjob import render_job
 from platform_charts.jobs.request import Target
 from tests.engines.kubernetes import Cluster
 from tests.infra.aws.graphs import graph
+from training.cli import main
 from training.cluster.context import team_named
 from training.cluster.job_manifest import JobOptions, request_of
 from training.cluster.job_settings import for_cluster
+from training.cluster.submission import submit
 from training.config.load import load_settings
 
 TEAM = "research"
@@ -91,6 +93,22 @@ class TeamCluster:
     def job(self, name: str) -> Manifest | None:
         """A RayJob as the API server has it."""
         return self.api.read(self._reference("ray.io/v1", "RayJob", name))
+
+    def run(self, command: str, *arguments: str) -> int:
+        """Exit status of a command in this namespace."""
+        return main([command, *self.arguments, *arguments])
+
+    def submit(self, name: str) -> Manifest:
+        """Submit a job as an administrator."""
+        return submit(self.api, self.objects(name), env="dev")
+
+    def starts(self, name: str) -> None:
+        """Write that a job's driver runs."""
+        self.operator_writes(name, jobDeploymentStatus="Running", jobStatus="RUNNING")
+
+    def ends(self, name: str) -> None:
+        """Write that a job has succeeded."""
+        self.operator_writes(name, jobDeploymentStatus="Complete", jobStatus="SUCCEEDED")
 
     def operator_writes(self, name: str, **status: object) -> None:
         """Write a status like KubeRay."""

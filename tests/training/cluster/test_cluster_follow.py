@@ -20,7 +20,6 @@ from tests.training.cluster.follower import Follower
 from tests.training.cluster.proxy import Proxy
 from tests.training.cluster.team_cluster import TeamCluster
 from training.cluster import follow as following
-from training.cluster.submission import submit
 from training.errors import ExitStatus
 
 
@@ -33,7 +32,7 @@ def _quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_pod_without_a_node_shows_the_scheduler_s_message_and_what_its_group_offers(
     team_cluster: TeamCluster, api: KubernetesApi, name: str
 ) -> None:
-    submit(api, team_cluster.objects(name), env="dev")
+    team_cluster.submit(name)
     team_cluster.operator_writes(name, jobDeploymentStatus="Initializing", rayClusterName=f"{name}-abcde")
     head = plain_pod(name, team_cluster.namespace)
     follower = Follower(api, namespace=team_cluster.namespace, name=name)
@@ -62,10 +61,10 @@ def proxied(control_plane: ControlPlane, folder: Path) -> Iterator[tuple[Proxy, 
 
 
 def test_a_follower_reconnects_after_a_broken_network_and_the_job_keeps_running(
-    team_cluster: TeamCluster, api: KubernetesApi, name: str, control_plane: ControlPlane, tmp_path: Path
+    team_cluster: TeamCluster, name: str, control_plane: ControlPlane, tmp_path: Path
 ) -> None:
-    submit(api, team_cluster.objects(name), env="dev")
-    team_cluster.operator_writes(name, jobDeploymentStatus="Running", jobStatus="RUNNING")
+    team_cluster.submit(name)
+    team_cluster.starts(name)
     with proxied(control_plane, tmp_path) as (proxy, far):
         follower = Follower(far, namespace=team_cluster.namespace, name=name)
         follower.sees("running")
@@ -74,7 +73,7 @@ def test_a_follower_reconnects_after_a_broken_network_and_the_job_keeps_running(
         proxy.restore()
         follower.sees("reconnected after")
         assert team_cluster.job(name) is not None
-        team_cluster.operator_writes(name, jobDeploymentStatus="Complete", jobStatus="SUCCEEDED")
+        team_cluster.ends(name)
         assert follower.end().status is ExitStatus.DONE
 
 

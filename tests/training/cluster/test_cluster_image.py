@@ -10,7 +10,7 @@ import yaml
 from platform_charts.jobs.rayjob import IMAGE_ANNOTATION
 from tests.training.cli.command import ask
 from tests.training.cluster.team_cluster import TeamCluster, dev_outputs
-from tests.training.cluster.test_cluster_commands import file_with, run
+from tests.training.cluster.test_cluster_commands import file_with
 from training.cli import main
 from training.cluster.job_manifest import image_of
 
@@ -23,33 +23,21 @@ def where(folder: Path) -> list[str]:
     return ["--env", "dev", "--team", "research", "--outputs", file_with(folder)]
 
 
-@pytest.mark.parametrize(
-    ("image", "status", "said"),
-    [
-        (f"{REPOSITORY}:custom-0123", 2, "is not a digest reference"),
-        (f"example.com/trainer@sha256:{'d' * 64}", 3, f"is not in {REPOSITORY}"),
-    ],
-)
-def test_an_image_that_a_job_cannot_name_is_refused_before_connecting_to_a_cluster(
-    image: str, status: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["train", *where(tmp_path), "--image", image]) == status
-    error = capsys.readouterr().err
-    assert said in error
-    assert "remedy: derive one from this release: `make image FROM=folder ENV=…`" in error
-
-
-def test_code_that_needs_more_than_the_image_has_is_refused_without_a_cluster(
+def test_an_image_that_a_job_cannot_name_or_that_lacks_packages_is_refused_before_connecting_to_a_cluster(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = tmp_path / "code"
     code.mkdir()
-    (code / "model.py").write_text("")
     (code / "requirements.txt").write_text("numpy>=2\nno-such-package>=1\n")
-    assert main(["job", *where(tmp_path), "--code", str(code)]) == 3
-    error = capsys.readouterr().err
-    assert "\n  no-such-package>=1\n" in error
-    assert f"make image FROM={code} ENV=dev" in error
+    for words, status, said, source in (
+        (["--image", f"{REPOSITORY}:custom-0123"], 2, "is not a digest reference", "folder"),
+        (["--image", f"example.com/trainer@sha256:{'d' * 64}"], 3, f"is not in {REPOSITORY}", "folder"),
+        (["--code", str(code)], 3, "\n  no-such-package>=1\n", str(code)),
+    ):
+        assert main(["train", *where(tmp_path), *words]) == status
+        error = capsys.readouterr().err
+        assert said in error
+        assert f"make image FROM={source} ENV=" in error
 
 
 def test_a_job_with_an_image_is_written_without_heavy_imports(tmp_path: Path) -> None:
@@ -61,15 +49,11 @@ def test_a_job_with_an_image_is_written_without_heavy_imports(tmp_path: Path) ->
 
 
 def test_a_resumed_job_runs_in_its_image_until_another_is_named(team_cluster: TeamCluster, name: str) -> None:
-    assert run(team_cluster, "train", "--name", name, "--image", IMAGE, "--detach") == 0
-    team_cluster.operator_writes(name, jobDeploymentStatus="Failed", jobStatus="FAILED")
-    assert run(team_cluster, "resume", name, "--detach") == 0
-    resumed = team_cluster.job(name)
-    assert resumed is not None
-    assert (image_of(resumed), resumed["metadata"]["annotations"][IMAGE_ANNOTATION]) == (IMAGE, IMAGE)
-    team_cluster.operator_writes(name, jobDeploymentStatus="Failed", jobStatus="FAILED")
+    assert team_cluster.run("train", "--name", name, "--image", IMAGE, "--detach") == 0
     other = IMAGE.replace("d" * 64, "e" * 64)
-    assert run(team_cluster, "resume", name, "--image", other, "--detach") == 0
-    resumed = team_cluster.job(name)
-    assert resumed is not None
-    assert image_of(resumed) == other
+    for words, image in (((), IMAGE), (("--image", other), other)):
+        team_cluster.operator_writes(name, jobDeploymentStatus="Failed", jobStatus="FAILED")
+        assert team_cluster.run("resume", name, *words, "--detach") == 0
+        resumed = team_cluster.job(name)
+        assert resumed is not None
+        assert (image_of(resumed), resumed["metadata"]["annotations"][IMAGE_ANNOTATION]) == (image, image)
