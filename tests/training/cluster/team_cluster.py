@@ -110,6 +110,10 @@ class TeamCluster:
         """Write that a job has succeeded."""
         self.operator_writes(name, jobDeploymentStatus="Complete", jobStatus="SUCCEEDED")
 
+    def settings_of(self, name: str) -> Manifest | None:
+        """The ConfigMap of a job's settings."""
+        return self.api.read(self._reference("v1", "ConfigMap", f"{name}-settings"))
+
     def operator_writes(self, name: str, **status: object) -> None:
         """Write a status like KubeRay."""
         self.api.update_status(self._reference("ray.io/v1", "RayJob", name), status)

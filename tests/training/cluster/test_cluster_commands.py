@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from infra.spec.manifest import Manifest, api_object
 from tests.training.cli.command import ask
 from tests.training.cluster.commands import command, read_until
 from tests.training.cluster.team_cluster import TeamCluster, dev_outputs, objects, wait_until
@@ -78,14 +77,9 @@ def test_the_next_submission_deletes_expired_jobs_with_their_settings(
     team_cluster.operator_writes(old, **status)
     assert team_cluster.run("train", "--name", new, "--detach") == 0
     assert f"expired jobs deleted: {old}\n" in capsys.readouterr().out
-    wait_until(lambda: team_cluster.job(old) is None and settings_of(team_cluster, old) is None)
+    wait_until(lambda: team_cluster.job(old) is None and team_cluster.settings_of(old) is None)
     assert team_cluster.job(new)
     assert team_cluster.job(running)
-
-
-def settings_of(team_cluster: TeamCluster, name: str) -> Manifest | None:
-    """The ConfigMap of a job's settings."""
-    return team_cluster.api.read(api_object("v1", "ConfigMap", f"{name}-settings", namespace=team_cluster.namespace))
 
 
 @pytest.fixture(autouse=True)
@@ -123,7 +117,7 @@ def test_a_job_that_has_ended_is_submitted_again_with_changed_settings(team_clus
     team_cluster.ends(name)
     changes = ["--set", "loop.epochs=77", "--priority", "high"]
     assert team_cluster.run("resume", name, *changes, "--detach") == 0
-    after, settings = team_cluster.job(name), settings_of(team_cluster, name)
+    after, settings = team_cluster.job(name), team_cluster.settings_of(name)
     assert after is not None
     assert settings is not None
     assert after["metadata"]["uid"] != before["metadata"]["uid"]

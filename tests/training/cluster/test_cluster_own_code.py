@@ -22,7 +22,6 @@ from platform_charts.jobs.scheduling import JOB_LABEL
 from tests.kuberay.expand import expand
 from tests.training.cluster.code_of_jobs import deliver, delivery_of, mount_parts, project, train
 from tests.training.cluster.team_cluster import TEAM, TeamCluster, target, wait_until
-from training.cli import main
 from training.cluster.job_manifest import JobOptions, request_of
 from training.cluster.own_code import packed
 from training.cluster.state import state_of
@@ -30,11 +29,6 @@ from training.cluster.submission import submit
 from training.cluster.watch import JobWatch
 from training.code.archive import pack
 from training.config.load import load_settings
-
-
-def run(team_cluster: TeamCluster, command: str, *arguments: str) -> int:
-    """Run a command in the team's namespace."""
-    return main([command, *team_cluster.arguments, *arguments])
 
 
 def config_map(team_cluster: TeamCluster, name: str) -> Manifest | None:
@@ -48,10 +42,19 @@ def parts_of(team_cluster: TeamCluster, name: str) -> list[str]:
     return sorted(one for one in names if one.startswith(f"{name}-code-"))
 
 
-def submitted(team_cluster: TeamCluster, name: str, code: Path, *arguments: str) -> Manifest:
+def submitted(team_cluster: TeamCluster, name: str, code: Path) -> Manifest:
     """The RayJob of a job with that code, which was submitted by the command."""
-    assert run(team_cluster, "train", "--name", name, "--code", str(code), "--detach", *arguments) == 0
+    assert team_cluster.run("train", "--name", name, "--code", str(code), "--detach") == 0
     return found(team_cluster, name)
+
+
+def rendered(team_cluster: TeamCluster, name: str, code: PackedCode | None) -> tuple[Manifest, ...]:
+    """The objects of a job with packed code."""
+    settings = load_settings(["digits"], overrides=[f"run.name={name}"], environment={})
+    objects = render_job(request_of(settings, team=TEAM, options=JobOptions(), code=code), target())
+    for one in objects:
+        one["metadata"]["namespace"] = team_cluster.namespace
+    return objects
 
 
 def found(team_cluster: TeamCluster, name: str) -> Manifest:
@@ -82,10 +85,6 @@ def replaced(team_cluster: TeamCluster, name: str) -> None:
     team_cluster.api.create({**manifest, "binaryData": {key: base64.b64encode(data).decode()}})
 
 
-def ended(team_cluster: TeamCluster, name: str) -> None:
-    team_cluster.operator_writes(name, jobDeploymentStatus="Complete", jobStatus="SUCCEEDED")
-
-
 def test_the_pods_of_a_submitted_job_unpack_the_code_and_train_with_it(
     team_cluster: TeamCluster, name: str, tmp_path: Path
 ) -> None:
@@ -108,10 +107,8 @@ def test_the_pods_of_a_submitted_job_unpack_the_code_and_train_with_it(
     folder = tmp_path / "runs" / name
     identity = pack(project(tmp_path / "again", noise_bytes=PART_BYTES)).identity
     # The archive is kept, and the ranks have imported what the pod unpacked: there is no copy in the run's folder.
-    assert sorted(one.name for one in (folder / "code").iterdir()) == [
-        f"{identity.short}.json",
-        f"{identity.short}.tar.gz",
-    ]
+    kept = [f"{identity.short}.json", f"{identity.short}.tar.gz"]
+    assert sorted(one.name for one in (folder / "code").iterdir()) == kept
     assert json.loads((folder / "code.json").read_text())["sha256"] == identity.sha256
     assert list((folder / "model").iterdir())
 
@@ -144,10 +141,7 @@ def test_a_changed_byte_is_refused_in_the_pod_and_followers_see_both_hashes(
 
 
 def pod_of(team_cluster: TeamCluster, name: str) -> Manifest:
-    """A pod that counts as one of a job's, on a node that does not exist.
-
-    It has no grace period, because no kubelet would end it: the garbage collector would after a minute or more.
-    """
+    """A pod that counts as one of a job's, on a node that does not exist, and is deleted at once: no kubelet would end it."""
     containers = [{"name": "ray-head", "image": "x"}]
     init = [{**containers[0], "name": "code"}]
     pod = api_object("v1", "Pod", f"{name}-head", namespace=team_cluster.namespace, labels={JOB_LABEL: name})
@@ -161,89 +155,72 @@ def test_an_ended_job_is_submitted_again_with_its_code_or_other_code(
     code = project(tmp_path / "project", noise_bytes=PART_BYTES)
     before = submitted(team_cluster, name, code)
     (code / "nets.py").write_text("edited = True\n")
-    ended(team_cluster, name)
-    assert run(team_cluster, "resume", name, "--detach") == 0
+    team_cluster.ends(name)
+    assert team_cluster.run("resume", name, "--detach") == 0
     again = found(team_cluster, name)
     assert again["metadata"]["uid"] != before["metadata"]["uid"]
     assert code_of(again) == code_of(before)
     assert len(parts_of(team_cluster, name)) == 2
     assert unpacked(team_cluster, again, tmp_path).returncode == 0
 
-    ended(team_cluster, name)
+    team_cluster.ends(name)
     other = project(tmp_path / "other")
-    assert run(team_cluster, "resume", name, "--code", str(other), "--detach") == 0
+    assert team_cluster.run("resume", name, "--code", str(other), "--detach") == 0
     changed = code_of(found(team_cluster, name))
     assert changed is not None
     assert pack(other).identity.sha256 in changed.identity
     assert parts_of(team_cluster, name) == [f"{name}-code-0"]
 
 
-@pytest.mark.parametrize("what", ["deleted", "changed"])
+def deleted(team_cluster: TeamCluster, name: str) -> None:
+    manifest = config_map(team_cluster, name)
+    assert manifest is not None
+    team_cluster.api.delete(manifest)
+    wait_until(lambda: config_map(team_cluster, name) is None)
+
+
 def test_code_that_is_gone_or_changed_is_named_before_the_old_job_is_removed(
-    what: str, team_cluster: TeamCluster, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    team_cluster: TeamCluster, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = project(tmp_path / "project")
-    before = submitted(team_cluster, name, code)
-    ended(team_cluster, name)
-    part = f"{name}-code-0"
-    if what == "deleted":
-        manifest = config_map(team_cluster, part)
-        assert manifest is not None
-        team_cluster.api.delete(manifest)
-        wait_until(lambda: config_map(team_cluster, part) is None)
-    else:
-        replaced(team_cluster, part)
-    capsys.readouterr()
-    assert run(team_cluster, "resume", name, "--detach") != 0
-    said = capsys.readouterr().err
-    assert part in said
-    assert "CODE=folder" in said
-    assert (f"recorded is {pack(code).identity.sha256}" in said) is (what == "changed")
-    assert found(team_cluster, name)["metadata"]["uid"] == before["metadata"]["uid"]
-    assert run(team_cluster, "resume", name, "--code", str(code), "--detach") == 0
+    before, part = submitted(team_cluster, name, code), f"{name}-code-0"
+    team_cluster.ends(name)
+    for spoil in (replaced, deleted):
+        spoil(team_cluster, part)
+        capsys.readouterr()
+        assert team_cluster.run("resume", name, "--detach") != 0
+        said = capsys.readouterr().err
+        assert part in said
+        assert "CODE=folder" in said
+        assert (f"recorded is {pack(code).identity.sha256}" in said) is (spoil is replaced)
+        assert found(team_cluster, name)["metadata"]["uid"] == before["metadata"]["uid"]
+    assert team_cluster.run("resume", name, "--code", str(code), "--detach") == 0
     assert unpacked(team_cluster, found(team_cluster, name), tmp_path).returncode == 0
 
 
-@pytest.mark.parametrize(("lost", "what"), [("code-0", "code"), ("settings", "settings")])
 def test_a_stopped_job_is_not_queued_again_without_what_its_pods_mount(
-    lost: str, what: str, team_cluster: TeamCluster, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    submitted(team_cluster, name, project(tmp_path / "project"))
-    team_cluster.queue(name, Admitted=False)
-    assert team_cluster.api.patch(team_cluster.workload(name) or {}, {"spec": {"active": False}})
-    team_cluster.operator_writes(name, jobDeploymentStatus="Suspended")
-    manifest = config_map(team_cluster, f"{name}-{lost}")
-    assert manifest is not None
-    team_cluster.api.delete(manifest)
-    assert run(team_cluster, "resume", name, "--detach") == 3
-    assert f"job {name} has lost its {what}, ConfigMap" in capsys.readouterr().err
-    assert (team_cluster.workload(name) or {})["spec"]["active"] is False
-
-
-def test_a_second_submission_of_the_name_is_refused_and_changes_no_code(
     team_cluster: TeamCluster, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    job = submitted(team_cluster, name, project(tmp_path / "project"))
-    other = project(tmp_path / "other", noise_bytes=10)
-    assert run(team_cluster, "train", "--name", name, "--code", str(other), "--detach") == 3
-    assert f"job {name} exists" in capsys.readouterr().err
-    assert unpacked(team_cluster, job, tmp_path).returncode == 0
+    for lost, what in (("code-0", "code"), ("settings", "settings")):
+        job = f"{name}-{what}"
+        submitted(team_cluster, job, project(tmp_path / "project"))
+        team_cluster.queue(job, Admitted=False)
+        assert team_cluster.api.patch(team_cluster.workload(job) or {}, {"spec": {"active": False}})
+        team_cluster.operator_writes(job, jobDeploymentStatus="Suspended")
+        deleted(team_cluster, f"{job}-{lost}")
+        assert team_cluster.run("resume", job, "--detach") == 3
+        assert f"job {job} has lost its {what}, ConfigMap" in capsys.readouterr().err
+        assert (team_cluster.workload(job) or {})["spec"]["active"] is False
 
 
-def test_a_submission_that_fails_halfway_leaves_nothing(
-    team_cluster: TeamCluster, api: KubernetesApi, name: str, tmp_path: Path
-) -> None:
-    settings = load_settings(["digits"], overrides=[f"run.name={name}"], environment={})
+def test_a_submission_that_fails_halfway_leaves_nothing(team_cluster: TeamCluster, name: str, tmp_path: Path) -> None:
     code = packed(pack(project(tmp_path / "project", noise_bytes=PART_BYTES)))
-    objects = render_job(request_of(settings, team=TEAM, options=JobOptions(), code=code), target())
-    for one in objects:
-        one["metadata"]["namespace"] = team_cluster.namespace
     before = len(team_cluster.api.items("v1", "ConfigMap", namespace=team_cluster.namespace))
     quota = api_object("v1", "ResourceQuota", "maps", namespace=team_cluster.namespace)
     with team_cluster.api.applied({**quota, "spec": {"hard": {"count/configmaps": str(before + 2)}}}):
         wait_until(lambda: "used" in (team_cluster.api.read(quota) or {}).get("status", {}))
         with pytest.raises(ApiError, match="exceeded quota: maps"):
-            submit(api, objects, env="dev")
+            submit(team_cluster.api, rendered(team_cluster, name, code), env="dev")
     wait_until(lambda: team_cluster.job(name) is None)
     wait_until(lambda: parts_of(team_cluster, name) == [] and config_map(team_cluster, f"{name}-settings") is None)
 
@@ -251,18 +228,14 @@ def test_a_submission_that_fails_halfway_leaves_nothing(
 def test_the_yaml_of_a_job_is_applied_as_it_is(team_cluster: TeamCluster, name: str, tmp_path: Path) -> None:
     out = tmp_path / "job.yaml"
     code = project(tmp_path / "project", noise_bytes=4 * PART_BYTES)
-    assert run(team_cluster, "job", "--name", name, "--code", str(code), "--out", str(out)) == 0
+    assert team_cluster.run("job", "--name", name, "--code", str(code), "--out", str(out)) == 0
     for one in yaml.safe_load_all(out.read_text()):
         team_cluster.api.apply(one)
     assert unpacked(team_cluster, found(team_cluster, name), tmp_path).returncode == 0
 
 
-def test_the_largest_archive_is_stored(team_cluster: TeamCluster, api: KubernetesApi, name: str) -> None:
-    settings = load_settings(["digits"], overrides=[f"run.name={name}"], environment={})
+def test_the_largest_archive_is_stored(team_cluster: TeamCluster, name: str) -> None:
     code = PackedCode(identity="{}", data=bytes(4 * 2**20))
-    objects = render_job(request_of(settings, team=TEAM, options=JobOptions(), code=code), target())
-    for one in objects:
-        one["metadata"]["namespace"] = team_cluster.namespace
-    submit(api, objects, env="dev")
+    submit(team_cluster.api, rendered(team_cluster, name, code), env="dev")
     assert len(parts_of(team_cluster, name)) == 6
     assert delivery_of(expand(found(team_cluster, name))[0])["image"]

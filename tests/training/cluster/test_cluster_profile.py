@@ -17,7 +17,6 @@ from typing import IO
 
 import pytest
 
-from infra.kube.api import KubernetesApi
 from infra.lifecycle.sandbox.control_plane import ControlPlane
 from infra.spec.catalog import load_catalog
 from infra.spec.cluster_names import PROFILE_REQUEST, REQUESTS_VARIABLE, SUBMITTER_ROLE
@@ -39,7 +38,6 @@ from tests.training.cli.command import ROOT
 from tests.training.cluster.team_cluster import TEAM, TeamCluster
 from tests.training.launch.driver import PATIENCE, arguments_for
 from tests.training.runs import small_settings
-from training.cli import main
 from training.cluster.context import ClusterContext, team_named
 from training.cluster.profile import ask
 from training.cluster.submission import submit
@@ -71,10 +69,10 @@ def requests_of(team_cluster: TeamCluster, name: str) -> Manifest:
     return api_object("v1", "ConfigMap", f"{name}-requests", namespace=team_cluster.namespace)
 
 
-def running(team_cluster: TeamCluster, api: KubernetesApi, name: str) -> Manifest:
+def running(team_cluster: TeamCluster, name: str) -> Manifest:
     """A job that KubeRay says is running."""
-    made = submit(api, team_cluster.objects(name), env="dev")
-    team_cluster.operator_writes(name, jobDeploymentStatus="Running", jobStatus="RUNNING")
+    made = team_cluster.submit(name)
+    team_cluster.starts(name)
     return made
 
 
@@ -103,13 +101,12 @@ def driver(folder: Path, requests: Path) -> Iterator[subprocess.Popen[str]]:
 
 def test_a_member_profiles_a_job_that_runs_and_gets_the_verdict(
     team_cluster: TeamCluster,
-    api: KubernetesApi,
     control_plane: ControlPlane,
     name: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    running(team_cluster, api, name)
+    running(team_cluster, name)
     requests = requests_of(team_cluster, name)
     with (
         driver(tmp_path, tmp_path / "mount") as process,
@@ -125,10 +122,13 @@ def test_a_member_profiles_a_job_that_runs_and_gets_the_verdict(
     assert len(profile.rank_steps(0).steps) == 3
     said = capsys.readouterr().out
     recorded, judged = select(read_all(run), ProfileAnswered)
-    assert f"recording {recorded.text}" in said
-    assert f"{profile.window.title}: " in said
-    assert judged.text in said
-    assert f"cp POD:{profile.path} FOLDER" in said
+    for part in (
+        f"recording {recorded.text}",
+        f"{profile.window.title}: ",
+        judged.text,
+        f"cp POD:{profile.path} FOLDER",
+    ):
+        assert part in said
     assert profile.window.title in (run / "report.html").read_text()
 
 
@@ -137,47 +137,44 @@ def _output(process: subprocess.Popen[str]) -> IO[str]:
     return process.stdout
 
 
-def test_who_is_not_in_the_team_is_told_the_role(team_cluster: TeamCluster, api: KubernetesApi, name: str) -> None:
-    running(team_cluster, api, name)
-    with (
-        member(team_cluster, "production") as stranger,
-        pytest.raises(RefusedError, match=r"create configmaps .* which the role submitter of that namespace grants"),
-    ):
+def test_who_is_not_in_the_team_is_told_the_role(team_cluster: TeamCluster, name: str) -> None:
+    running(team_cluster, name)
+    role = r"create configmaps .* which the role submitter of that namespace grants"
+    with member(team_cluster, "production") as stranger, pytest.raises(RefusedError, match=role):
         ask(stranger, context_of(team_cluster), name, ProfileRequest(steps=3))
 
 
 def test_a_job_that_ends_first_has_no_profile_and_its_request_is_withdrawn(
-    team_cluster: TeamCluster, api: KubernetesApi, name: str, capsys: pytest.CaptureFixture[str]
+    team_cluster: TeamCluster, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    running(team_cluster, api, name)
+    running(team_cluster, name)
     requests = requests_of(team_cluster, name)
 
     def end() -> None:
         found = team_cluster.api.await_(requests, lambda _: True, what="created", seconds=PATIENCE)
         assert found["metadata"]["ownerReferences"][0]["name"] == name
         assert ProfileRequest.parse(found["data"][PROFILE_REQUEST].encode()).steps == 7
-        team_cluster.operator_writes(name, jobDeploymentStatus="Complete", jobStatus="SUCCEEDED")
+        team_cluster.ends(name)
 
     operator = threading.Thread(target=end)
     operator.start()
-    assert main(["profile", *team_cluster.arguments, name, "--steps", "7"]) == 3
+    assert team_cluster.run("profile", name, "--steps", "7") == 3
     operator.join()
     assert f"job {name} is done: it ended before 7 of its steps were profiled" in capsys.readouterr().err
     assert team_cluster.api.read(requests) is None
 
 
 def test_a_second_request_is_refused_while_one_is_pending(
-    team_cluster: TeamCluster, api: KubernetesApi, name: str, capsys: pytest.CaptureFixture[str]
+    team_cluster: TeamCluster, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    job = running(team_cluster, api, name)
+    job = running(team_cluster, name)
     owner = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": name, "uid": job["metadata"]["uid"]}
     pending = requests_of(team_cluster, name)
     pending["metadata"]["ownerReferences"] = [owner]
     with team_cluster.api.applied(pending):
-        assert main(["profile", *team_cluster.arguments, name]) == 3
+        assert team_cluster.run("profile", name) == 3
         assert team_cluster.api.read(pending) is not None
     said = capsys.readouterr().err
-    assert f"job {name} has a request for a profile already" in said
     assert f"kubectl -n {team_cluster.namespace} delete configmap {name}-requests" in said
 
 
@@ -197,48 +194,34 @@ def of_an_earlier_release(job: Manifest) -> None:
     container["volumeMounts"] = [one for one in container["volumeMounts"] if one["name"] != "requests"]
 
 
-@pytest.mark.parametrize(
-    ("change", "options", "said"),
-    [
+def test_a_job_that_cannot_meet_the_request_is_refused_with_the_reason(
+    team_cluster: TeamCluster, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cases: list[tuple[Callable[[Manifest], None], list[str], str]] = [
         (as_search, [], "is a search, and a profile is of one run"),
         (as_command, [], "runs a command of its own, which has no trainer to profile"),
         (of_an_earlier_release, [], "mounts no requests: an earlier release submitted it"),
         (lambda _: None, ["--memory"], "runs on CPUs, and a memory snapshot is of a GPU"),
-    ],
-)
-def test_a_job_that_cannot_meet_the_request_is_refused_with_the_reason(
-    team_cluster: TeamCluster,
-    api: KubernetesApi,
-    name: str,
-    change: Callable[[Manifest], None],
-    options: list[str],
-    said: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    objects = team_cluster.objects(name)
-    change(objects[-1])
-    submit(api, objects, env="dev")
-    team_cluster.operator_writes(name, jobDeploymentStatus="Running", jobStatus="RUNNING")
-    assert main(["profile", *team_cluster.arguments, name, *options]) == 2
-    assert said in capsys.readouterr().err
-    assert team_cluster.api.read(requests_of(team_cluster, name)) is None
+    ]
+    for number, (change, options, said) in enumerate(cases):
+        job = f"{name}-{number}"
+        objects = team_cluster.objects(job)
+        change(objects[-1])
+        submit(team_cluster.api, objects, env="dev")
+        team_cluster.starts(job)
+        assert team_cluster.run("profile", job, *options) == 2
+        assert said in capsys.readouterr().err
+        assert team_cluster.api.read(requests_of(team_cluster, job)) is None
 
 
 def test_a_job_that_does_not_run_is_refused_with_its_state(
-    team_cluster: TeamCluster, api: KubernetesApi, name: str, capsys: pytest.CaptureFixture[str]
+    team_cluster: TeamCluster, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    submit(api, team_cluster.objects(name), env="dev")
-    team_cluster.operator_writes(name, jobDeploymentStatus="Initializing")
-    assert main(["profile", *team_cluster.arguments, name]) == 3
-    assert f"job {name} is starting: only a job that runs sees a request" in capsys.readouterr().err
-    team_cluster.operator_writes(name, jobDeploymentStatus="Complete", jobStatus="SUCCEEDED")
-    assert main(["profile", *team_cluster.arguments, name]) == 3
-    assert f"job {name} is done, so there is no step to profile" in capsys.readouterr().err
-
-
-def test_an_unknown_job_is_refused_with_the_nearest_name(
-    team_cluster: TeamCluster, api: KubernetesApi, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    running(team_cluster, api, name)
-    assert main(["profile", *team_cluster.arguments, f"{name}x"]) == 2
-    assert f"did you mean {name}?" in capsys.readouterr().err
+    team_cluster.submit(name)
+    for status, said in (
+        ({"jobDeploymentStatus": "Initializing"}, "is starting: only a job that runs sees a request"),
+        ({"jobDeploymentStatus": "Complete", "jobStatus": "SUCCEEDED"}, "is done, so there is no step to profile"),
+    ):
+        team_cluster.operator_writes(name, **status)
+        assert team_cluster.run("profile", name) == 3
+        assert f"job {name} {said}" in capsys.readouterr().err
