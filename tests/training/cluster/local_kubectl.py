@@ -17,6 +17,23 @@ from contextlib import suppress
 from pathlib import Path
 
 
+def variables(folder: Path, *, code: Path) -> dict[str, str]:
+    """Variables of a command that finds this program as kubectl, which it writes to a folder; `code` is /mnt/code in the pods."""
+    for name in ("bin", "forwards"):
+        (folder / name).mkdir()
+    program = folder / "bin" / "kubectl"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} {__file__} "$@"\n')
+    program.chmod(0o755)
+    return {
+        **os.environ,
+        "PATH": f"{program.parent}:{os.environ['PATH']}",
+        "KUBECTL_PYTHON": sys.executable,
+        "KUBECTL_CODE": str(code),
+        "KUBECTL_FORWARDS": str(folder / "forwards"),
+        "KUBECTL_CUT": str(folder / "cut"),
+    }
+
+
 def main() -> None:
     """Run the command line."""
     words = [word for word in sys.argv[1:] if not word.startswith(("--kubeconfig=", "--namespace="))]

@@ -12,12 +12,11 @@ from tests.engines.kubernetes_jobs import job
 from tests.engines.kubernetes_operators import Operated
 from tests.kuberay.expand import expand
 from tests.training.cluster.code_of_jobs import deliver, mount_parts
-from tests.training.cluster.commands import command, options_on, read_until
+from tests.training.cluster.commands import options_on
 from training.cli import main
 from training.cluster.objects import RAY_JOB
 from training.errors import ExitStatus
 
-_SECONDS = 60
 _CMD = 'torchrun train.py --note "it\'s $NODE_RANK" && exit 7'
 
 
@@ -63,11 +62,11 @@ def test_a_command_is_queued_admitted_followed_and_its_exit_status_mirrored(
     assert "the command exited with status 7" in capsys.readouterr().out
 
 
-def test_a_stopped_command_is_queued_again_by_resume(
+def test_a_stopped_command_is_queued_again_and_an_ended_one_starts_again_with_its_code(
     queued: Operated, on_cluster: list[str], code: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     queued.dashboards.say("mine", "RUNNING")
-    made = _submitted(queued, on_cluster, code)
+    made = _submitted(queued, on_cluster, code, "--restarts", "2", "--priority", "low")
     queued.await_state(made, lambda state: state.stage == "running", what="running")
     assert main(["stop", "mine", *on_cluster]) == ExitStatus.DONE
     assert "job mine: its command gets SIGTERM on every node" in capsys.readouterr().out
@@ -75,13 +74,7 @@ def test_a_stopped_command_is_queued_again_by_resume(
     assert main(["resume", "mine", "--detach", *on_cluster]) == ExitStatus.DONE
     assert "job mine is queued again" in capsys.readouterr().out
 
-
-def test_resume_starts_an_ended_command_again_with_its_code(
-    queued: Operated, on_cluster: list[str], code: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    queued.dashboards.say("mine", "RUNNING")
-    made = _submitted(queued, on_cluster, code, "--restarts", "2", "--priority", "low")
-    queued.await_state(made, lambda state: state.stage == "running", what="running")
+    queued.await_state(made, lambda state: state.stage == "running", what="running again")
     queued.end(made, "SUCCEEDED")
     queued.await_state(made, lambda state: state.stage == "done", what="done")
     assert main(["resume", "mine", "--set", "loop.epochs=3", "--detach", *on_cluster]) == ExitStatus.WRONG_INPUT
@@ -92,19 +85,6 @@ def test_resume_starts_an_ended_command_again_with_its_code(
     assert again["metadata"]["uid"] != made["metadata"]["uid"]
     assert again["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] == "training-low"
     assert shlex.split(again["spec"]["entrypoint"]) == shlex.split(made["spec"]["entrypoint"])
-    part = api_object("v1", "ConfigMap", "mine-code-0", namespace="research")
-    kept = queued.cluster.read(part)
+    kept = queued.cluster.read(api_object("v1", "ConfigMap", "mine-code-0", namespace="research"))
     assert kept is not None
     assert [one["uid"] for one in kept["metadata"]["ownerReferences"]] == [again["metadata"]["uid"]]
-
-
-def test_an_interrupt_leaves_the_command_running(queued: Operated, on_cluster: list[str], code: Path) -> None:
-    queued.dashboards.say("mine", "RUNNING")
-    given = ["--cmd", _CMD, "--code", str(code), "--workers", "8", "--group", "a10g", "--name", "mine"]
-    with command("run", *given, *on_cluster) as process:
-        read_until(process, "running")
-        process.send_signal(2)
-        rest, _ = process.communicate(timeout=_SECONDS)
-    assert process.returncode == ExitStatus.INTERRUPTED
-    assert "job mine keeps running" in rest
-    assert "make stop ENV=dev JOB=mine TEAM=research" in rest

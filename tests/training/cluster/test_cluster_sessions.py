@@ -53,6 +53,13 @@ def _session(queued: Operated, name: str) -> Manifest:
 def test_a_session_runs_is_used_and_releases_its_quota_at_its_end(
     queued: Operated, on_cluster: list[str], kubectl_calls: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    for words, said in (
+        (["shell"], "team research has no running session"),
+        (["forward", "notes"], "session-notes: no such session of team research"),
+    ):
+        assert main([*words, *on_cluster]) == ExitStatus.REFUSED
+        assert said in capsys.readouterr().err
+    assert not kubectl_calls.exists()
     queued.dashboards.say("session-notes", "RUNNING")
     started = ["cluster", "notes", "--gpus", "8", "--group", "a10g", "--idle", "45m", *on_cluster]
     assert main(started) == ExitStatus.DONE
@@ -61,9 +68,8 @@ def test_a_session_runs_is_used_and_releases_its_quota_at_its_end(
     assert "make shell ENV=dev JOB=session-notes TEAM=research" in shown
     assert "after 45 minutes without use, at the latest after 8 h" in shown
 
-    assert main(["shell", *on_cluster]) == ExitStatus.DONE
-    assert main(["shell", "notes", "--head", *on_cluster]) == ExitStatus.DONE
-    assert main(["forward", "session-notes", "--port", "9000", *on_cluster]) == ExitStatus.DONE
+    for words in (["shell"], ["shell", "notes", "--head"], ["forward", "session-notes", "--port", "9000"]):
+        assert main([*words, *on_cluster]) == ExitStatus.DONE
     worker, head, token, port = (line.split() for line in kubectl_calls.read_text().splitlines())
     in_code = ["--", "/bin/bash", "-c", "cd", "/mnt/code", "2>/dev/null;", "exec", "/bin/bash"]
     assert worker[-9:] == ["--container=ray-worker", *in_code]
@@ -107,14 +113,3 @@ def test_a_stopped_session_releases_its_pods(
     assert main(["stop", "session-brief", *on_cluster]) == ExitStatus.DONE
     assert "session session-brief ends: 0.0" in capsys.readouterr().out
     assert queued.pods(session) == []
-
-
-def test_a_shell_needs_a_session_that_runs(
-    queued: Operated, on_cluster: list[str], kubectl_calls: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert queued.cluster.items(*RAY_JOB, namespace="research") == []
-    assert main(["shell", *on_cluster]) == ExitStatus.REFUSED
-    assert "team research has no running session" in capsys.readouterr().err
-    assert main(["forward", "notes", *on_cluster]) == ExitStatus.REFUSED
-    assert "session-notes: no such session of team research" in capsys.readouterr().err
-    assert not kubectl_calls.exists()

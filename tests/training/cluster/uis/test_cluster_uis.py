@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import socket
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from platform_charts.objects.ui_access import ui_access
 from tests.engines.kubernetes_jobs import job, rayjob
 from tests.engines.kubernetes_platform import Environment, in_dev
 from tests.platform_charts.objects.sso_samples import open_to_teams
+from tests.training.cluster import local_kubectl
 from tests.training.cluster.commands import command, options_with, read_until
 from tests.training.cluster.team_cluster import wait_until
 from tests.training.cluster.uis.upstream import ask, log_in, upstream
@@ -125,20 +125,7 @@ def pods(desk: Desk) -> Iterator[None]:
 @pytest.fixture
 def local(desk: Desk) -> dict[str, str]:
     """Variables of a command whose kubectl forwards to servers of this machine."""
-    for name in ("bin", "forwards"):
-        (desk.folder / name).mkdir()
-    program = Path(__file__).parents[1] / "local_kubectl.py"
-    kubectl = desk.folder / "bin" / "kubectl"
-    kubectl.write_text(f'#!/bin/sh\nexec {sys.executable} {program} "$@"\n')
-    kubectl.chmod(0o755)
-    return {
-        **os.environ,
-        "PATH": f"{kubectl.parent}:{os.environ['PATH']}",
-        "KUBECTL_CODE": str(desk.folder),
-        "KUBECTL_FORWARDS": str(desk.folder / "forwards"),
-        "KUBECTL_CUT": str(desk.folder / "cut"),
-        "RAY_AUTH_TOKEN": _TOKEN,
-    }
+    return {**local_kubectl.variables(desk.folder, code=desk.folder), "RAY_AUTH_TOKEN": _TOKEN}
 
 
 @pytest.mark.usefixtures("pods")
