@@ -77,66 +77,40 @@ def job_with(image: str, context: ClusterContext) -> Manifest:
     return ray_job
 
 
-def test_code_whose_packages_the_release_has_needs_no_image(code: Path, context: ClusterContext) -> None:
-    (code / "requirements.txt").write_text("numpy>=2\nray[train]\n")
-    require_image(code, context, image=None)
-    require_image(None, context, image=None)
-
-
-def test_packages_that_the_release_lacks_are_named_with_the_command_that_adds_them(
-    code: Path, context: ClusterContext
+def test_code_whose_packages_the_linux_image_of_the_release_has_needs_no_image(
+    code: Path, tmp_path: Path, context: ClusterContext
 ) -> None:
-    with pytest.raises(RefusedError) as refused:
+    require_image(None, context, image=None)
+    for requirements in ("numpy>=2\nray[train]\n", "timm; sys_platform == 'darwin'\n"):
+        (code / "requirements.txt").write_text(requirements)
         require_image(code, context, image=None)
-    assert str(refused.value).splitlines()[1] == "  timm>=1"
-    assert f"make image FROM={code} ENV=dev" in refused.value.remedy
-
-
-def test_an_archive_that_a_run_has_kept_is_looked_at_too(code: Path, tmp_path: Path, context: ClusterContext) -> None:
+    (code / "requirements.txt").write_text("timm>=1; sys_platform == 'linux'\n")
     archive = tmp_path / "0123456789abcdef.tar.gz"
     archive.write_bytes(pack(code).data)
-    with pytest.raises(RefusedError, match=r"timm>=1"):
-        require_image(archive, context, image=None)
-
-
-def test_the_image_is_of_linux_whatever_this_machine_is(code: Path, context: ClusterContext) -> None:
-    (code / "requirements.txt").write_text("timm; sys_platform == 'darwin'\n")
-    require_image(code, context, image=None)
-    (code / "requirements.txt").write_text("timm; sys_platform == 'linux'\n")
-    with pytest.raises(RefusedError):
-        require_image(code, context, image=None)
-
-
-def test_a_contradiction_is_refused_even_with_an_image(code: Path, context: ClusterContext) -> None:
+    for given in (code, archive):
+        with pytest.raises(RefusedError, match=r"\n  timm>=1") as refused:
+            require_image(given, context, image=None)
+        assert f"make image FROM={given} ENV=dev" in refused.value.remedy
     (code / "requirements.txt").write_text("torch<2\n")
     with pytest.raises(SettingsError, match=r"torch<2: the platform has 2\."):
         require_image(code, context, image=IMAGE)
 
 
-def test_an_image_with_the_packages_is_accepted(repository: Any, code: Path, context: ClusterContext) -> None:  # noqa: ANN401
+def test_the_named_image_must_have_the_packages_and_be_of_this_release(
+    repository: Any,  # noqa: ANN401
+    code: Path,
+    context: ClusterContext,
+) -> None:
     check_derived(push(repository, context, "timm==1.0.1"), code, context)
-
-
-def test_an_image_without_a_package_is_refused(repository: Any, code: Path, context: ClusterContext) -> None:  # noqa: ANN401
-    with pytest.raises(RefusedError, match=r"does not fit the job:\n  timm>=1: has 0\.9\n"):
-        check_derived(push(repository, context, "timm==0.9"), code, context)
-
-
-def test_an_image_of_another_release_is_refused_also_without_code(repository: Any, context: ClusterContext) -> None:  # noqa: ANN401
-    with pytest.raises(RefusedError, match="it was derived from sha256:2222") as refused:
-        check_derived(push(repository, context, base=f"sha256:{'2' * 64}"), None, context)
-    assert "make image FROM=folder ENV=dev" in refused.value.remedy
-
-
-@pytest.mark.usefixtures("repository")
-def test_the_releases_own_image_may_be_named(context: ClusterContext) -> None:
     check_derived(job_with(f"{IMAGE.partition('@')[0]}@{BASE}", context), None, context)
-
-
-@pytest.mark.usefixtures("repository")
-def test_an_image_that_is_gone_is_refused(code: Path, context: ClusterContext) -> None:
-    with pytest.raises(RefusedError, match="is not in the registry"):
-        check_derived(job_with(IMAGE, context), code, context)
+    of_another = push(repository, context, base=f"sha256:{'2' * 64}")
+    for job_, given, said in (
+        (push(repository, context, "timm==0.9"), code, r"does not fit the job:\n  timm>=1: has 0\.9\n"),
+        (of_another, None, "it was derived from sha256:2222.*\n.*make image FROM=folder ENV=dev"),
+        (job_with(IMAGE, context), code, "is not in the registry"),
+    ):
+        with pytest.raises(RefusedError, match=said):
+            check_derived(job_, given, context)
 
 
 def test_a_registry_that_cannot_be_read_is_a_warning(

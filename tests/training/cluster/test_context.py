@@ -22,26 +22,17 @@ def written(folder: Path, **changes: Any) -> Path:  # noqa: ANN401 - any output
     return file
 
 
-def test_the_outputs_are_read_from_a_file(tmp_path: Path) -> None:
-    assert read_target("dev", file=written(tmp_path), environment={}).outputs == target().outputs
+def test_the_outputs_are_read_from_a_file_that_the_environment_may_name(tmp_path: Path) -> None:
+    file = written(tmp_path)
+    for given, environment in ((file, {}), (None, {"RTP_STACK_OUTPUTS": str(file)})):
+        assert read_target("dev", file=given, environment=environment).outputs == target().outputs
 
 
-def test_the_environment_may_name_the_file(tmp_path: Path) -> None:
-    environment = {"RTP_STACK_OUTPUTS": str(written(tmp_path))}
-    assert read_target("dev", file=None, environment=environment).outputs.environment == "dev"
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_outputs_that_are_missing_or_of_another_environment_or_version_are_refused(tmp_path: Path) -> None:
     with pytest.raises(StackSettingsError, match="absent"):
         read_target("dev", file=tmp_path / "absent", environment={})
-
-
-def test_the_outputs_of_another_environment_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="outputs of environment dev, not of prod"):
         read_target("prod", file=written(tmp_path), environment={})
-
-
-def test_a_stack_of_another_version_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match=r"the stack is 9\.9\.9"):
         read_target("dev", file=written(tmp_path, platform="9.9.9"), environment={})
 
@@ -52,16 +43,10 @@ def test_without_pulumi_and_without_a_file_there_is_a_remedy(monkeypatch: pytest
         read_target("dev", file=None, environment={})
 
 
-def test_with_several_teams_one_must_be_named() -> None:
-    with pytest.raises(SettingsError, match=r"has 2 teams, choose one\n.*\(--team\), one of research, platform"):
-        team_named(target().outputs, None)
-
-
-def test_the_only_team_need_not_be_named() -> None:
+def test_a_team_must_be_named_unless_there_is_one() -> None:
     (team, *_) = dev_outputs()["teams"]
     assert team_named(target(teams=[team]).outputs, None).name == team["name"]
-
-
-def test_an_unknown_team_is_an_error_with_the_nearest_name() -> None:
+    with pytest.raises(SettingsError, match=r"has 2 teams, choose one\n.*\(--team\), one of research, platform"):
+        team_named(target().outputs, None)
     with pytest.raises(SettingsError, match=r"has no team reserch\n.*did you mean research"):
         team_named(target().outputs, "reserch")
