@@ -48,55 +48,44 @@ def worker_hours(found: JobCost) -> float:
     return worker.seconds / 3600
 
 
-def test_a_pod_that_waits_for_a_node_or_has_ended_holds_none() -> None:
-    waiting = {"metadata": {"labels": {"ray.io/node-type": "worker"}}, "status": {"phase": "Pending"}}
+WAITING = {"metadata": {"labels": {"ray.io/node-type": "worker"}}, "status": {"phase": "Pending"}}
+RUNNING = {"jobDeploymentStatus": "Running"}
+
+
+def test_pods_hold_their_nodes_from_when_they_got_them_until_they_end() -> None:
     terminated = {"terminated": {"finishedAt": at(NOW - 2 * HOUR)}}
     ended = pod("worker", hours=3, phase="Failed", containerStatuses=[{"state": terminated}])
-    found = cost(
-        job(jobDeploymentStatus="Running"), admitted(hours=4, group="a10g"), waiting, ended, pod("head", hours=4)
-    )
+    found = cost(job(**RUNNING), admitted(hours=4, group="a10g"), WAITING, ended, pod("head", hours=4))
     assert worker_hours(found) == pytest.approx(1)
     assert found.evidence == "pods"
+    found = cost(job(jobDeploymentStatus="Initializing"), admitted(hours=1, group="a10g"), WAITING)
+    assert (found.holdings, found.evidence, found.dollars) == ((), "nothing", 0)
 
 
-def test_the_pods_of_a_stopped_job_that_still_save_are_not_counted_twice() -> None:
-    found = cost(job(jobDeploymentStatus="Suspending"), admitted(past=7200, group="a10g"), pod("worker", hours=2))
-    assert worker_hours(found) == pytest.approx(2)
-    assert found.evidence == "admission"
+def test_earlier_admissions_are_added_and_none_is_counted_twice() -> None:
+    again = cost(job(**RUNNING), admitted(hours=1, past=7200, group="a10g"), pod("worker", hours=0.5))
+    assert worker_hours(again) == pytest.approx(2.5)
+    assert again.idle_share is None
+    # The pods of a stopped job that still save.
+    stopped = cost(job(jobDeploymentStatus="Suspending"), admitted(past=7200, group="a10g"), pod("worker", hours=2))
+    assert worker_hours(stopped) == pytest.approx(2)
+    assert stopped.evidence == "admission"
 
 
-def test_earlier_admissions_are_added_to_the_pods_of_the_present_one() -> None:
-    found = cost(
-        job(jobDeploymentStatus="Running"), admitted(hours=1, past=7200, group="a10g"), pod("worker", hours=0.5)
-    )
-    assert worker_hours(found) == pytest.approx(2.5)
-    assert found.idle_share is None
-
-
-def test_a_job_that_ended_before_now_is_counted_to_the_minute_after_its_end() -> None:
-    ended = job(jobDeploymentStatus="Failed", endTime=at(NOW - HOUR), failed=1)
-    assert worker_hours(cost(ended, admitted(hours=3, group="a10g"))) == pytest.approx(2 + 1 / 60)
-
-
-@pytest.mark.parametrize(("failed", "share"), [(1, pytest.approx(1 - 1 / (2 + 1 / 60))), (2, None)])
-def test_the_idle_share_of_a_retried_job_is_not_known(failed: int, share: object) -> None:
+def test_an_ended_job_is_counted_to_the_minute_after_its_end_and_its_idle_share_is_known_unless_it_was_retried() -> (
+    None
+):
     driver = {"startTime": at(NOW - 2 * HOUR), "endTime": at(NOW - HOUR)}
-    ended = job(jobDeploymentStatus="Failed", endTime=at(NOW - HOUR), failed=failed, rayJobInfo=driver)
-    assert cost(ended, admitted(hours=3, group="a10g")).idle_share == share
+    for failed, share in ((1, pytest.approx(1 - 1 / (2 + 1 / 60))), (2, None)):
+        ended = job(jobDeploymentStatus="Failed", endTime=at(NOW - HOUR), failed=failed, rayJobInfo=driver)
+        found = cost(ended, admitted(hours=3, group="a10g"))
+        assert worker_hours(found) == pytest.approx(2 + 1 / 60)
+        assert found.idle_share == share
+    without_workload = job(jobDeploymentStatus="Complete", startTime=at(NOW - 2 * HOUR), endTime=at(NOW - HOUR))
+    assert worker_hours(cost(without_workload, None)) == pytest.approx(1 + 1 / 60)
 
 
 def test_a_group_that_the_stack_no_longer_has_is_no_price_but_a_reason() -> None:
-    found = cost(job(jobDeploymentStatus="Running"), admitted(hours=1, group="gone"), pod("worker", hours=1))
+    found = cost(job(**RUNNING), admitted(hours=1, group="gone"), pod("worker", hours=1))
     assert found.dollars is None
     assert found.notes == ("group gone is not in the stack",)
-
-
-def test_without_a_workload_the_last_attempt_counts() -> None:
-    ended = job(jobDeploymentStatus="Complete", startTime=at(NOW - 2 * HOUR), endTime=at(NOW - HOUR))
-    assert worker_hours(cost(ended, None)) == pytest.approx(1 + 1 / 60)
-
-
-def test_an_admitted_job_whose_pods_wait_for_nodes_holds_nothing() -> None:
-    waiting = {"metadata": {"labels": {"ray.io/node-type": "worker"}}, "status": {"phase": "Pending"}}
-    found = cost(job(jobDeploymentStatus="Initializing"), admitted(hours=1, group="a10g"), waiting)
-    assert (found.holdings, found.evidence, found.dollars) == ((), "nothing", 0)

@@ -14,7 +14,6 @@ from tests.training.cluster.team_cluster import TeamCluster
 from training.cluster.job_table import job_table, observe_jobs
 from training.cluster.queue_position import QueuePosition
 from training.cluster.state import Observation
-from training.cluster.submission import submit
 
 
 class CountingApi(KubernetesApi):
@@ -33,59 +32,40 @@ class CountingApi(KubernetesApi):
         patch.setattr(client, "call_api", counted)
 
 
-def queued(team_cluster: TeamCluster, api: KubernetesApi, name: str) -> None:
+def queued(team_cluster: TeamCluster, name: str) -> None:
     """A job that waits for its quota."""
-    job = submit(api, team_cluster.objects(name), env="dev")
-    api.patch(job, {"spec": {"suspend": True}})  # like Kueue's webhook
+    job = team_cluster.submit(name)
+    team_cluster.api.patch(job, {"spec": {"suspend": True}})  # like Kueue's webhook
     team_cluster.queue(name, QuotaReserved=False)
 
 
 def test_the_number_of_requests_is_constant_in_the_number_of_jobs(
-    team_cluster: TeamCluster,
-    api: KubernetesApi,
-    name: str,
-    control_plane: ControlPlane,
-    monkeypatch: pytest.MonkeyPatch,
+    team_cluster: TeamCluster, name: str, control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queued(team_cluster, api, f"{name}-a")
+    queued(team_cluster, f"{name}-a")
     of_one = CountingApi(control_plane.client(), monkeypatch)
     observe_jobs(of_one, team_cluster.namespace)
     for letter in "bcde":
-        queued(team_cluster, api, f"{name}-{letter}")
+        queued(team_cluster, f"{name}-{letter}")
     of_five = CountingApi(control_plane.client(), monkeypatch)
-    seen = [
-        one
-        for one in observe_jobs(of_five, team_cluster.namespace)
-        if one.job and one.job["metadata"]["name"].startswith(name)
-    ]
+    found = observe_jobs(of_five, team_cluster.namespace)
     assert len(of_five.paths) == len(of_one.paths) <= 5
-    positions = [one.position.in_team for one in seen if one.position]
-    assert len(set(positions)) == 5
+    mine = [one for one in found if one.job and one.job["metadata"]["name"].startswith(name)]
+    assert len({one.position.in_team for one in mine if one.position}) == 5
 
 
-def test_the_table_ends_with_how_ended_jobs_are_resumed_and_deleted() -> None:
-    job = ray_job("Complete", "SUCCEEDED")
-    job["metadata"]["creationTimestamp"] = "2026-11-21T08:00:00Z"
-    job["spec"]["rayClusterSpec"] = {"workerGroupSpecs": []}
+def test_the_table_shows_the_group_that_kueue_assigned_and_how_ended_jobs_are_resumed_and_deleted() -> None:
     now = datetime(2026, 11, 21, 9, 0, 0, tzinfo=UTC)
-    *_, last = job_table({"research": [Observation(job=job)]}, now=now).splitlines()
+    ended, running = ray_job("Complete", "SUCCEEDED"), ray_job("Running", "RUNNING")
+    for job in (ended, running):
+        job["metadata"]["creationTimestamp"] = "2026-11-21T08:00:00Z"
+        job["spec"]["rayClusterSpec"] = {"workerGroupSpecs": []}
+    *_, last = job_table({"research": [Observation(job=ended)]}, now=now).splitlines()
     assert "kubectl -n NAMESPACE delete rayjob JOB" in last
-    running = {**job, "status": {"jobDeploymentStatus": "Running", "jobStatus": "RUNNING"}}
-    table = job_table({"research": [Observation(job=running, position=QueuePosition(in_team=1))]}, now=now)
-    assert "delete rayjob" not in table
-
-
-def test_the_table_shows_the_group_that_kueue_assigned() -> None:
-    job = ray_job("Running", "RUNNING")
-    job["metadata"]["creationTimestamp"] = "2026-11-21T08:00:00Z"
-    job["spec"]["rayClusterSpec"] = {"workerGroupSpecs": []}
     assigned = workload(Admitted="admitted")
-    assigned["status"]["admission"] = {
-        "podSetAssignments": [
-            {"name": "head", "flavors": {"cpu": "heads"}},
-            {"name": "workers", "flavors": {"cpu": "a10g-spot", "nvidia.com/gpu": "a10g-spot"}},
-        ]
-    }
-    now = datetime(2026, 11, 21, 9, 0, 0, tzinfo=UTC)
-    headings, row = job_table({"research": [Observation(job=job, workload=assigned)]}, now=now).splitlines()
+    head = {"name": "head", "flavors": {"cpu": "heads"}}
+    workers = {"name": "workers", "flavors": {"cpu": "a10g-spot", "nvidia.com/gpu": "a10g-spot"}}
+    assigned["status"]["admission"] = {"podSetAssignments": [head, workers]}
+    seen = Observation(job=running, workload=assigned, position=QueuePosition(in_team=1))
+    headings, row = job_table({"research": [seen]}, now=now).splitlines()
     assert row[headings.index("group") :].startswith("a10g-spot ")

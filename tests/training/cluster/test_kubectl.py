@@ -38,20 +38,12 @@ def cluster_of(file: Path) -> dict[str, Any]:
     return cluster
 
 
-def test_every_command_uses_the_same_file_so_that_a_killed_one_leaves_nothing_new(folder: Path) -> None:
+def test_every_command_uses_the_same_file_or_that_of_the_user_and_the_same_tunnel(folder: Path) -> None:
     first = kubeconfig()
     assert kubeconfig() == first
     assert list((folder / ".local" / "kubeconfigs").iterdir()) == [first]
     assert cluster_of(first)["server"] == target().outputs.cluster.endpoint
-
-
-@pytest.mark.usefixtures("folder")
-def test_kubectl_goes_through_the_tunnel_that_the_other_commands_use() -> None:
     through = cluster_of(kubeconfig(RTP_API_SERVER="https://localhost:8443"))
     assert through["server"] == "https://localhost:8443"
     assert f"https://{through['tls-server-name']}" == target().outputs.cluster.endpoint.lower()
-
-
-@pytest.mark.usefixtures("folder")
-def test_a_kubeconfig_of_the_user_is_used_as_it_is() -> None:
     assert kubeconfig(KUBECONFIG="mine") == Path("mine")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from infra.kube.api import KubernetesApi
 from infra.spec.manifest import Manifest
 from platform_charts.jobs.rayjob import render_job
@@ -44,34 +42,29 @@ def _flavor(field: str, gpus: str) -> Manifest:
     return {"name": "a10g", "resources": [{"name": "cpu", field: "500m"}, {"name": "nvidia.com/gpu", field: gpus}]}
 
 
-@pytest.mark.parametrize(
-    ("queues", "gate"),
-    [
-        pytest.param(Queues("8", "0"), "ray-train-platform/quota-return", id="all is lent"),
-        pytest.param(Queues("6", "0"), "ray-train-platform/quota-return", id="a part is lent"),
-        pytest.param(Queues("4", "0"), None, id="it fits"),
-        pytest.param(Queues("7", "1"), None, id="the team owns too little"),
-        pytest.param(Queues("8", "0", unowned="1k"), None, id="it fits into what nobody owns"),
-    ],
-)
-def test_a_job_gets_a_gate_if_its_team_has_lent_the_gpus_that_it_needs(queues: Queues, gate: str | None) -> None:
-    made = _gated(queues, job(team="platform", workers=4, group="a10g", cpus_per_worker=2))
-    assert made["metadata"]["annotations"].get(GATE) == gate
-    assert made["metadata"]["labels"].get("ray-train-platform/quota-return") == ("true" if gate else None)
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [
-        pytest.param(job(team="platform", workers=4, sizes=(2, 4), group="a10g", cpus_per_worker=2), id="elastic"),
-        pytest.param(job(team="platform", workers=2, gpus_per_worker=0, cpus_per_worker=2), id="without GPUs"),
-        pytest.param(job(team="platform", workers=1, group="t4", cpus_per_worker=2), id="of another group"),
-    ],
-)
-def test_another_job_never_does(request_: JobRequest) -> None:
-    assert GATE not in _gated(Queues("8", "0"), request_)["metadata"]["annotations"]
-
-
 def _gated(queues: Queues, request: JobRequest) -> Manifest:
     (made,) = [one for one in render_job(request, TARGET) if one["kind"] == "RayJob"]
-    return gated_if_lent(queues, made, queue="platform")
+    found: Manifest = gated_if_lent(queues, made, queue="platform")["metadata"]
+    return found
+
+
+def test_a_job_gets_a_gate_if_its_team_has_lent_the_gpus_that_it_needs() -> None:
+    for queues, gate, why in (
+        (Queues("8", "0"), "ray-train-platform/quota-return", "all is lent"),
+        (Queues("6", "0"), "ray-train-platform/quota-return", "a part is lent"),
+        (Queues("4", "0"), None, "it fits"),
+        (Queues("7", "1"), None, "the team owns too little"),
+        (Queues("8", "0", unowned="1k"), None, "it fits into what nobody owns"),
+    ):
+        made = _gated(queues, job(team="platform", workers=4, group="a10g", cpus_per_worker=2))
+        assert made["annotations"].get(GATE) == gate, why
+        assert made["labels"].get("ray-train-platform/quota-return") == ("true" if gate else None), why
+
+
+def test_elastic_jobs_and_those_without_gpus_of_that_group_never_do() -> None:
+    for request in (
+        job(team="platform", workers=4, sizes=(2, 4), group="a10g", cpus_per_worker=2),
+        job(team="platform", workers=2, gpus_per_worker=0, cpus_per_worker=2),
+        job(team="platform", workers=1, group="t4", cpus_per_worker=2),
+    ):
+        assert GATE not in _gated(Queues("8", "0"), request)["annotations"], request
