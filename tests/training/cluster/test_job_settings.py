@@ -20,9 +20,9 @@ from training.errors import SettingsError
 NOW = datetime(2026, 11, 21, 8, 0, 0, tzinfo=UTC)
 
 
-def cluster_settings(*overrides: str, config: str = "digits") -> TrainingSettings:
+def cluster_settings(*overrides: str) -> TrainingSettings:
     """The settings of a run as the dev cluster runs it."""
-    return on_dev(load_settings([config], overrides=overrides, environment={}))
+    return on_dev(load_settings(["digits"], overrides=overrides, environment={}))
 
 
 def on_dev(written: TrainingSettings, *buckets: str) -> TrainingSettings:
@@ -37,82 +37,66 @@ def images_in(path: str, *overrides: str) -> TrainingSettings:
     return load_settings(overrides=["data.dataset=image_folder", f"data.path={path}", *overrides], environment={})
 
 
-def test_settings_of_the_machine_are_replaced() -> None:
-    settings = cluster_settings("scale.launcher=torchrun", "metrics.port=9100")
+def test_settings_of_the_machine_are_replaced_and_all_others_kept() -> None:
+    overrides = ["scale.launcher=torchrun", "metrics.port=9100", "loop.epochs=3", "loop.global_batch=32"]
+    written = load_settings(["digits"], overrides=overrides, environment={})
+    settings = on_dev(written)
     assert (settings.scale.launcher, settings.scale.address) == ("ray", "auto")
     assert str(settings.run.directory) == "/mnt/runs"
     assert settings.tracking.uri == target().outputs.mlflow_uri
     assert (settings.metrics.exporter, settings.metrics.host) == ("ray", "0.0.0.0")  # noqa: S104
-
-
-@pytest.mark.parametrize(("workers", "sizes"), [("2-8", (2, 4, 8)), ("5-8", ()), ("4", ()), ("1-2", (1, 2))])
-def test_a_job_of_an_elastic_run_names_the_numbers_of_workers_that_share_its_batch(
-    workers: str, sizes: tuple[int, ...]
-) -> None:
-    settings = cluster_settings(f"scale.workers={workers}", "loop.global_batch=64")
-    request = request_of(settings, team="research", options=JobOptions())
-    assert request.sizes == sizes
-    assert request.workers == (sizes[-1] if sizes else settings.scale.workers)
-
-
-@pytest.mark.parametrize(("written", "on_the_cluster"), [(120, 1800), (3600, 3600)])
-def test_ranks_wait_for_the_node_that_replaces_a_lost_one(written: float, on_the_cluster: float) -> None:
-    assert cluster_settings(f"scale.start_timeout={written}").scale.start_timeout == on_the_cluster
-
-
-def test_all_other_settings_are_kept() -> None:
-    written = load_settings(["digits"], overrides=["loop.epochs=3", "loop.global_batch=32"], environment={})
-    settings = on_dev(written)
     for section in ("model", "data", "optimizer", "schedule", "loop", "precision"):
         assert getattr(settings, section) == getattr(written, section)
+    # Ranks wait for the node that replaces a lost one.
+    for seconds, on_the_cluster in ((120, 1800), (3600, 3600)):
+        assert cluster_settings(f"scale.start_timeout={seconds}").scale.start_timeout == on_the_cluster
 
 
-def test_checkpoints_are_copied_to_the_teams_part_of_the_stacks_bucket() -> None:
+def request(*overrides: str) -> JobRequest:
+    """The job of a run."""
+    return request_of(cluster_settings(*overrides), team="research", options=JobOptions())
+
+
+def test_a_job_of_an_elastic_run_names_the_numbers_of_workers_that_share_its_batch() -> None:
+    for workers, sizes, most in (("2-8", (2, 4, 8), 8), ("5-8", (), 8), ("4", (), 4), ("1-2", (1, 2), 2)):
+        found = request(f"scale.workers={workers}", "loop.global_batch=64")
+        assert (found.sizes, found.workers) == (sizes, most), workers
+
+
+def test_a_job_asks_for_the_cores_of_its_loaders_and_for_gpus_that_compute_in_its_precision() -> None:
+    found = request("scale.cpus_per_worker=2", "data.loader_workers=3")
+    assert (found.cpus_per_worker, found.loader_cpus) == (5, 3)
+    for mode, needs_float8 in (("bf16", False), ("fp8", True)):
+        assert request("scale.gpu=true", f"precision.mode={mode}").needs_float8 is needs_float8
+
+
+def test_checkpoints_are_copied_to_the_teams_part_of_the_stacks_bucket_unless_the_settings_name_one() -> None:
     outputs = target().outputs
     checkpoint = cluster_settings("checkpoint.every_steps=7").checkpoint
     assert checkpoint.remote == f"s3://{outputs.storage.checkpoint_bucket}/{outputs.teams[0].namespace}"
     assert (checkpoint.remote_owner, checkpoint.every_steps) == (outputs.account, 7)
+    for given_, remote in (("null", None), ("s3://elsewhere/mine", "s3://elsewhere/mine")):
+        checkpoint = cluster_settings(f"checkpoint.remote={given_}").checkpoint
+        assert (checkpoint.remote, checkpoint.remote_owner) == (remote, None)
 
 
-@pytest.mark.parametrize("given", ["null", "s3://elsewhere/mine"])
-def test_a_bucket_that_the_settings_name_and_none_at_all_stay(given: str) -> None:
-    checkpoint = cluster_settings(f"checkpoint.remote={given}").checkpoint
-    assert checkpoint.remote == (None if given == "null" else given)
-    assert checkpoint.remote_owner is None
+def test_data_must_be_where_the_pods_can_read_it() -> None:
+    def of(path: str) -> TrainingSettings:
+        return load_settings(["resnet50-cifar10"], overrides=[f"data.path={path}"], environment={})
 
-
-@pytest.mark.parametrize("path", ["/data/cifar", "/mnt/datasets/../etc", "/mnt/datasetsX", "cifar"])
-def test_files_that_the_pods_cannot_read_are_refused(path: str) -> None:
-    with pytest.raises(SettingsError, match="read datasets under /mnt/datasets"):
-        cluster_settings(f"data.path={path}", config="resnet50-cifar10")
-
-
-@pytest.mark.parametrize("path", ["/mnt/datasets/cifar", "/mnt/runs/data/cifar"])
-def test_shared_datasets_and_the_teams_own_data_are_accepted(path: str) -> None:
-    settings = cluster_settings(f"data.path={path}", config="resnet50-cifar10")
-    assert str(settings.data.path) == path
-
-
-def test_data_on_lustre_is_accepted_where_the_stack_has_it() -> None:
-    storage = {**target().outputs.storage.model_dump(), "lustre_id": "fs-0123456789abcdef0"}
-    written = load_settings(["resnet50-cifar10"], overrides=["data.path=/mnt/lustre/cifar"], environment={})
-    outputs = target(storage=storage).outputs
-    assert str(for_cluster(written, outputs, team=outputs.teams[0], now=NOW).data.path) == "/mnt/lustre/cifar"
-
-
-def test_data_on_lustre_is_refused_where_the_stack_has_none() -> None:
-    with pytest.raises(
-        SettingsError, match=r"data.path=/mnt/lustre/cifar: this stack has no FSx for Lustre"
-    ) as refusal:
-        cluster_settings("data.path=/mnt/lustre/cifar", config="resnet50-cifar10")
-    assert "storage.lustre" in refusal.value.remedy
-
-
-def test_the_remedy_names_the_target_of_the_copy() -> None:
-    with pytest.raises(SettingsError) as refusal:
-        cluster_settings("data.path=/data/cifar", config="resnet50-cifar10")
-    assert "/mnt/datasets/cifar" in str(refusal.value)
-    assert "/mnt/runs/cifar for data that only the team may read" in str(refusal.value)
+    for path in ("/mnt/datasets/cifar", "/mnt/runs/data/cifar"):
+        assert str(on_dev(of(path)).data.path) == path
+    for path in ("/data/cifar", "/mnt/datasets/../etc", "/mnt/datasetsX", "cifar"):
+        with pytest.raises(SettingsError, match="read datasets under /mnt/datasets") as refusal:
+            on_dev(of(path))
+        copy = path.rpartition("/")[2]
+        assert f"/mnt/datasets/{copy}" in str(refusal.value)
+        assert f"/mnt/runs/{copy} for data that only the team may read" in str(refusal.value)
+    lustre = of("/mnt/lustre/cifar")
+    with pytest.raises(SettingsError, match=r"data.path=/mnt/lustre/cifar: this stack has no .*\n.*storage.lustre"):
+        on_dev(lustre)
+    outputs = target(storage={**target().outputs.storage.model_dump(), "lustre_id": "fs-0123456789abcdef0"}).outputs
+    assert str(for_cluster(lustre, outputs, team=outputs.teams[0], now=NOW).data.path) == "/mnt/lustre/cifar"
 
 
 @given(model=st.text(min_size=1, max_size=80), dataset=st.text(min_size=1, max_size=80))
@@ -126,52 +110,35 @@ def test_every_unnamed_run_gets_a_valid_job_name(model: str, dataset: str) -> No
     assert name.endswith("-20261121-080000")
 
 
-def test_omitted_options_are_taken_from_the_job() -> None:
+def test_options_that_are_left_out_are_taken_from_the_job_but_a_group_replaces_its_model_and_the_reverse() -> None:
     before = JobOptions(group="h100", priority="high", deadline_hours=5)
     assert JobOptions(priority="low").or_else(before) == JobOptions(group="h100", priority="low", deadline_hours=5)
-
-
-def test_a_group_on_the_command_line_replaces_the_choice_of_the_job_and_a_model_its_group() -> None:
     by_model, by_group = JobOptions(gpu_model="a10g", spot=True, restarts=2), JobOptions(group="h100", restarts=2)
     assert JobOptions(group="h100").or_else(by_model) == by_group
     assert JobOptions(gpu_model="l4").or_else(by_group) == JobOptions(gpu_model="l4", restarts=2)
     assert JobOptions(restarts=2).or_else(by_model) == by_model
 
 
-def test_a_rank_on_cpus_requests_the_cores_of_its_loaders() -> None:
-    settings = cluster_settings("scale.cpus_per_worker=2", "data.loader_workers=3")
-    request = request_of(settings, team="research", options=JobOptions())
-    assert (request.cpus_per_worker, request.loader_cpus) == (5, 3)
-
-
-@pytest.mark.parametrize(("mode", "needs_float8"), [("bf16", False), ("fp8", True)])
-def test_a_run_in_fp8_requests_gpus_that_have_it(mode: str, needs_float8: bool) -> None:  # noqa: FBT001
-    settings = cluster_settings("scale.gpu=true", f"precision.mode={mode}")
-    assert request_of(settings, team="research", options=JobOptions()).needs_float8 is needs_float8
-
-
-@pytest.mark.parametrize("allowed", ["corpus", "corpus/images"])
-def test_a_dataset_in_a_bucket_of_the_team_is_cached_on_nvme(allowed: str) -> None:
-    settings = on_dev(images_in("s3://corpus/images/v2"), "other", allowed)
-    assert (settings.data.path, str(settings.data.cache)) == ("s3://corpus/images/v2", "/mnt/cache")
-    assert request_of(settings, team="research", options=JobOptions()).needs_cache
-
-
-def test_a_dataset_on_the_file_system_is_read_in_place_or_cached() -> None:
-    for overrides, needs_cache in (((), False), (("data.cache=/mnt/cache",), True)):
-        settings = on_dev(images_in("/mnt/datasets/images", *overrides))
+def test_a_dataset_in_a_bucket_of_the_team_is_cached_on_nvme_and_one_on_the_file_system_if_asked() -> None:
+    bucket = "s3://corpus/images/v2"
+    local = "/mnt/datasets/images"
+    for settings, path, needs_cache in (
+        (on_dev(images_in(bucket), "other", "corpus"), bucket, True),
+        (on_dev(images_in(bucket), "other", "corpus/images"), bucket, True),
+        (on_dev(images_in(local)), local, False),
+        (on_dev(images_in(local, "data.cache=/mnt/cache")), local, True),
+    ):
+        assert str(settings.data.path) == path
+        assert (str(settings.data.cache) == "/mnt/cache") is needs_cache
         assert request_of(settings, team="research", options=JobOptions()).needs_cache is needs_cache
+    for cache in ("/tmp/cache", "/mnt/cache/../runs", "cache"):
+        with pytest.raises(SettingsError, match=r"a job's cache is /mnt/cache"):
+            on_dev(images_in(local, f"data.cache={cache}"))
 
 
-@pytest.mark.parametrize("allowed", [(), ("other",), ("corpus/images/v1",), ("corp",), ("corpus/image",)])
-def test_a_bucket_that_the_team_may_not_read_is_refused(allowed: tuple[str, ...]) -> None:
-    with pytest.raises(SettingsError, match=r"data\.path=s3://corpus/images/v2: the jobs of team") as refusal:
-        on_dev(images_in("s3://corpus/images/v2"), *allowed)
-    assert ", ".join(allowed) in str(refusal.value)
-    assert "dataset_buckets" in refusal.value.remedy
-
-
-@pytest.mark.parametrize("cache", ["/tmp/cache", "/mnt/cache/../runs", "cache"])
-def test_a_cache_outside_the_pods_nvme_is_refused(cache: str) -> None:
-    with pytest.raises(SettingsError, match=r"a job's cache is /mnt/cache"):
-        on_dev(images_in("/mnt/datasets/images", f"data.cache={cache}"))
+def test_a_bucket_that_the_team_may_not_read_is_refused() -> None:
+    for allowed in ((), ("other",), ("corpus/images/v1",), ("corp",), ("corpus/image",)):
+        with pytest.raises(SettingsError, match=r"data\.path=s3://corpus/images/v2: the jobs of team") as refusal:
+            on_dev(images_in("s3://corpus/images/v2"), *allowed)
+        assert ", ".join(allowed) in str(refusal.value)
+        assert "dataset_buckets" in refusal.value.remedy

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from infra.spec.manifest import Manifest
 from tests.training.cluster.samples import unscheduled_pod
 from tests.training.cluster.team_cluster import target
@@ -56,44 +54,33 @@ def test_a_full_group_gets_no_nodes_from_the_autoscaler() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "requests", [{"cpu": "3500m"}, {"memory": "13Gi"}, {"nvidia.com/gpu": "1"}], ids=["cpu", "memory", "gpu"]
-)
-def test_a_pod_that_is_larger_than_a_node_must_ask_for_less(requests: dict[str, str]) -> None:
-    found = reason(pod(container(**requests)))
-    assert found.endswith("3 CPUs, 12 GiB of memory for jobs; ask for less, or use larger nodes")
+def test_a_pod_that_is_larger_than_a_node_must_ask_for_less() -> None:
+    for requests in ({"cpu": "3500m"}, {"memory": "13Gi"}, {"nvidia.com/gpu": "1"}):
+        found = reason(pod(container(**requests)))
+        assert found.endswith("3 CPUs, 12 GiB of memory for jobs; ask for less, or use larger nodes"), requests
 
 
-def test_shared_gpus_count_as_often_as_they_are_advertised() -> None:
-    assert room_by_group(target())["t4"].gpus == 4
-
-
-@pytest.mark.parametrize(
-    ("init", "cpus"),
-    [
+def test_a_pod_asks_for_its_containers_or_for_what_one_of_its_init_containers_needs() -> None:
+    sidecar = {**container(cpu="500m"), "restartPolicy": "Always"}
+    cases: list[tuple[tuple[Manifest, ...], str]] = [
         ((), "1.5"),
         ((container(cpu="2"),), "2"),
-        (({**container(cpu="500m"), "restartPolicy": "Always"},), "2"),
-        (({**container(cpu="500m"), "restartPolicy": "Always"}, container(cpu="2")), "2.5"),
+        ((sidecar,), "2"),
+        ((sidecar, container(cpu="2")), "2.5"),
         ((container(cpu="1"), {**container(cpu="1"), "restartPolicy": "Always"}), "2.5"),
-    ],
-)
-def test_a_pod_asks_for_its_containers_or_for_what_one_of_its_init_containers_needs(
-    init: tuple[Manifest, ...], cpus: str
-) -> None:
-    found = reason(pod(container(cpu="1"), container(cpu="500m"), init=init))
-    assert f"it asks for {cpus} CPUs, 0 GiB of memory" in found
-
-
-@pytest.mark.parametrize("group", ["", "another"])
-def test_a_pod_of_no_group_of_the_stack_has_the_scheduler_s_message_only(group: str) -> None:
-    assert explain_unscheduled(pod(container(), group=group), MESSAGE, room_by_group(target())) == ""
-    assert EVICTIONS in reason(pod(container(), group=group))
+    ]
+    for init, cpus in cases:
+        found = reason(pod(container(cpu="1"), container(cpu="500m"), init=init))
+        assert f"it asks for {cpus} CPUs, 0 GiB of memory" in found
 
 
 def test_what_the_stack_or_the_scheduler_does_not_say_is_left_out() -> None:
+    for group in ("", "another"):
+        assert explain_unscheduled(pod(container(), group=group), MESSAGE, room_by_group(target())) == ""
+        assert EVICTIONS in reason(pod(container(), group=group))
     unlimited = reason(pod(container(cpu="2", memory="7Gi")), head_max_nodes=None)
     assert "for jobs; 1 is ready; use fewer" in unlimited
     other_words = reason(pod(container(cpu="2", memory="7Gi"), message="no nodes available to schedule pods"))
     assert "for jobs; use fewer" in other_words
     assert "heads" not in room_by_group(target(head_instance_type=None))
+    assert room_by_group(target())["t4"].gpus == 4, "shared GPUs count as often as they are advertised"
