@@ -12,7 +12,6 @@ from infra.spec.errors import RefusedError
 from infra.spec.manifest import Manifest
 from platform_charts.images.job_schedule.occurrence import named, with_code
 from platform_charts.jobs.code import LARGEST_ARCHIVE_BYTES, joined_parts
-from platform_charts.jobs.rayjob import render_job
 from platform_charts.jobs.schedule import ScheduleRequest, occurrence_objects, render_schedule, template_name
 from tests.training.cluster.code_of_jobs import project
 from tests.training.cluster.team_cluster import dev_outputs, target
@@ -42,45 +41,38 @@ def job_yaml(folder: Path, *arguments: str) -> tuple[int, list[Manifest]]:
     return status, list(yaml.safe_load_all(out.read_text())) if status == 0 else []
 
 
-def test_job_writes_the_code_and_takes_its_configuration_and_its_model(tmp_path: Path) -> None:
+def test_job_writes_the_code_and_takes_its_configuration_and_its_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     code = project(tmp_path / "project")
-    status, objects = job_yaml(tmp_path, "--code", str(code))
+    status, (settings, part, ray_job) = job_yaml(tmp_path, "--code", str(code))
     assert status == 0
-    settings, part, ray_job = objects
     assert joined_parts([part]) == pack(code).data
     written = yaml.safe_load(settings["data"]["settings.yaml"])
     assert written["model"] == {"name": "nets:make", "options": {"width": 4}}
     assert "--code /mnt/code-archive/code.tar.gz" in ray_job["spec"]["entrypoint"]
-
-
-def test_a_given_configuration_comes_before_that_of_the_code(tmp_path: Path) -> None:
-    _, (settings, *_) = job_yaml(tmp_path, "--code", str(project(tmp_path / "project")), "--config", "digits")
+    _, (settings, *_) = job_yaml(tmp_path, "--code", str(code), "--config", "digits")
     assert yaml.safe_load(settings["data"]["settings.yaml"])["model"]["name"] == "simple_cnn"
-
-
-def test_a_module_that_the_code_does_not_have_is_refused_before_connecting(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    status, _ = job_yaml(tmp_path, "--code", str(project(tmp_path / "project")), "--model", "absent:make")
-    assert status == 2
+    assert job_yaml(tmp_path, "--code", str(code), "--model", "absent:make")[0] == 2
     assert "absent" in capsys.readouterr().err
 
 
-def test_five_mib_are_refused_with_the_largest_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, _ = job_yaml(tmp_path, "--code", str(project(tmp_path / "project", noise_bytes=5 * _MIB)))
+def test_an_archive_over_the_limit_is_refused_with_the_largest_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, _ = job_yaml(tmp_path, "--code", str(project(tmp_path / "large", noise_bytes=5 * _MIB)))
     assert status == 3
     said = capsys.readouterr().err
     assert "has 5.0 MiB, and a job on a cluster carries at most 4; the largest files:\n  5.0 MiB noise.bin" in said
-    assert ".gitignore" in said
     assert "make image FROM=folder" in said
-
-
-def test_what_does_compress_may_be_larger(tmp_path: Path) -> None:
-    code = project(tmp_path / "project")
+    with pytest.raises(RefusedError, match=r"noise\.bin"):
+        packed(pack(project(tmp_path / "beyond", noise_bytes=LARGEST_ARCHIVE_BYTES)))
+    code = project(tmp_path / "words")
     (code / "words.txt").write_text("word " * 2 * _MIB)
     archive = pack(code)
     assert len(archive.data) < LARGEST_ARCHIVE_BYTES < sum(path.stat().st_size for path in code.iterdir())
     assert packed(archive) is not None
+    assert packed(None) is None
 
 
 def test_the_objects_of_a_schedule_fit_and_every_occurrence_has_its_own_code(tmp_path: Path) -> None:
@@ -100,22 +92,6 @@ def test_the_objects_of_a_schedule_fit_and_every_occurrence_has_its_own_code(tmp
         json.dumps(occurrence_objects(request, target())).replace(request.job.name, "nightly-20261122-0200")
     )
     assert filled == expected
-
-
-def test_changed_code_of_a_schedule_has_other_names(tmp_path: Path) -> None:
-    code = project(tmp_path / "project")
-    _, before, _ = render_schedule(schedule_of(code), target())
     (code / "nets.py").write_text("make = None\n")
-    _, after, _ = render_schedule(schedule_of(code), target())
-    assert before["metadata"]["name"] != after["metadata"]["name"]
-
-
-def test_a_job_without_code_is_as_before() -> None:
-    assert packed(None) is None
-    settings = load_settings(["digits"], overrides=["run.name=digits"], environment={})
-    assert len(render_job(request_of(settings, team="research", options=JobOptions()), target())) == 2
-
-
-def test_the_limit_is_checked_where_the_files_are_known(tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match=r"noise\.bin"):
-        packed(pack(project(tmp_path / "project", noise_bytes=LARGEST_ARCHIVE_BYTES)))
+    _, changed, *_ = render_schedule(schedule_of(code), target())
+    assert changed["metadata"]["name"] != parts[0]["metadata"]["name"]

@@ -6,8 +6,6 @@ import io
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-import pytest
-
 from infra.kube.api import KubernetesApi
 from infra.kube.errors import ApiError
 from observability.progress import ProgressView
@@ -36,33 +34,25 @@ def test_the_steps_that_the_driver_prints_are_read() -> None:
     assert any(progress.left for line in printed if (progress := read_progress_line(line)))
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
+TRIALS = "9/16 trials, 4 running, 1 failed, best validation accuracy 97.5 % (t002, epoch 3)"
+
+
+def test_a_line_has_its_progress_and_the_time_left_and_other_lines_have_none() -> None:
+    for line, expected in (
         (LINE, ("step 40/120", "12:30")),
         ("step 120/120  epoch 3/3  loss 0.1000", ("step 120/120", "")),
         ("step 1/9  1:05:00 left", ("step 1/9", "1:05:00")),
-        (
-            SEARCH_LINE,
-            ("9/16 trials, 4 running, 1 failed, best validation accuracy 97.5 % (t002, epoch 3)", "at most 12:30"),
-        ),
+        (SEARCH_LINE, (TRIALS, "at most 12:30")),
         ("trial 0/4  4 running", ("0/4 trials, 4 running", "")),
         ("trial 2/4  2 running  about 1:05:00 left", ("2/4 trials, 2 running", "1:05:00")),
-    ],
-)
-def test_a_line_has_its_progress_and_the_time_left(line: str, expected: tuple[str, str]) -> None:
-    found = read_progress_line(line)
-    assert found is not None
-    assert (str(found), found.left) == expected
-
-
-@pytest.mark.parametrize(
-    "line",
-    ["", "stepping", "a step 1/2  x", "trials 1/2  x", "[   3.2 s] trial 1/2  x", "warning: step 3/4  y", "step 1/2"],
-)
-def test_other_lines_have_no_progress(line: str) -> None:
-    assert read_progress_line(line) is None
-    assert newest_progress([LINE, line]) == newest_progress([LINE])
+    ):
+        found = read_progress_line(line)
+        assert found is not None, line
+        assert (str(found), found.left) == expected
+    others = ["", "stepping", "a step 1/2  x", "trials 1/2  x", "[   3.2 s] trial 1/2  x", "warning: step 3/4  y"]
+    for line in (*others, "step 1/2"):
+        assert read_progress_line(line) is None, line
+        assert newest_progress([LINE, line]) == newest_progress([LINE])
 
 
 class Logs(KubernetesApi):
@@ -109,6 +99,6 @@ def test_the_table_has_runs_and_searches() -> None:
     progress, left, reason = (headings.index(name) for name in ("progress", "left", "reason"))
     assert [(row[progress:left].strip(), row[left:reason].strip()) for row in rows] == [
         ("step 40/120", "12:30"),
-        ("9/16 trials, 4 running, 1 failed, best validation accuracy 97.5 % (t002, epoch 3)", "at most 12:30"),
+        (TRIALS, "at most 12:30"),
         ("", ""),
     ]

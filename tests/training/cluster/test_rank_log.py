@@ -47,32 +47,21 @@ class PodLogs(KubernetesApi):
         yield from lines
 
 
-def test_the_lines_of_a_rank_come_from_its_pod() -> None:
+def test_the_lines_of_a_rank_come_from_its_pods_by_time() -> None:
     api = PodLogs(
         {
-            "a": ["Ray runtime started.", record(0, 1, "zero"), record(1, 2, "one")],
-            "b": [record(2, 1, "two"), "{ no json", "[1]", record(3, 2, "three")],
+            "a": ["Ray runtime started.", record(2, 9, "again"), record(1, 2, "one")],
+            "b": [record(2, 1, "first"), "{ no json", "[1]", record(3, 2, "three"), record(2, 5, "died")],
         }
     )
-    assert rank_log(api, "research", "digits", 2) == [record(2, 1, "two")]
+    lines = rank_log(api, "research", "digits", 2)
+    assert lines == [record(2, 1, "first"), record(2, 5, "died"), record(2, 9, "again")]
     assert api.selectors == ["ray-train-platform/job=digits,ray.io/node-type=worker"]
 
 
-def test_the_lines_of_a_rank_that_moved_are_ordered_by_time() -> None:
-    api = PodLogs({"new": [record(1, 9, "again")], "old": [record(1, 1, "first"), record(1, 5, "died")]})
-    assert [json.loads(line)["message"] for line in rank_log(api, "research", "digits", 1)] == [
-        "first",
-        "died",
-        "again",
-    ]
-
-
-def test_a_rank_without_lines_is_an_error_that_names_the_others() -> None:
+def test_a_rank_without_lines_or_pods_is_an_error_that_names_the_other_ranks_or_the_log_file() -> None:
     api = PodLogs({"a": [record(0, 1, "zero"), record(None, 1, "follower")], "b": None})
     with pytest.raises(RefusedError, match=r"none of the 2 worker pods .* rank 7\n.*have written: 0$"):
         rank_log(api, "research", "digits", 7)
-
-
-def test_a_job_without_pods_is_an_error_that_names_the_log_file() -> None:
     with pytest.raises(RefusedError, match=r"no worker pods.*\n.*logs/rank-3\.jsonl"):
         rank_log(PodLogs({}), "research", "digits", 3)
