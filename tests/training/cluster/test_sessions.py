@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -47,15 +48,11 @@ def test_a_session_is_a_job_with_limits_and_a_price() -> None:
 
 
 def test_a_session_without_gpus_has_workers_on_the_system_nodes_and_no_price() -> None:
-    request, price = session_request(options(gpus=0, workers=2, cpus=3), context(), name="session-notes")
-    assert (request.workers, request.gpus_per_worker, request.cpus_per_worker) == (2, 0, 3)
-    assert price is None
-
-
-def test_a_session_runs_in_the_image_that_it_names() -> None:
     image = f"{context().target.outputs.registries['trainer']}@sha256:{'d' * 64}"
-    request, _ = session_request(options(image=image), context(), name="session-notes")
+    request, price = session_request(options(gpus=0, workers=2, cpus=3, image=image), context(), name="session-notes")
+    assert (request.workers, request.gpus_per_worker, request.cpus_per_worker) == (2, 0, 3)
     assert request.image == image
+    assert price is None
 
 
 def test_a_stopped_session_tells_what_it_has_cost_since_its_admission() -> None:
@@ -68,22 +65,22 @@ def test_a_stopped_session_tells_what_it_has_cost_since_its_admission() -> None:
     assert cost_so_far({**found, "status": {}}, now=now) == "0.00 GPU-hours, about $0.00"
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [({"idle": "soon"}, "idle time 'soon'"), ({"gpus": -1}, "workers=-1"), ({"hours": 0.0}, "hours=0")],
-)
-def test_wrong_limits_are_refused_by_name_and_value(changes: dict[str, object], message: str) -> None:
-    with pytest.raises(SettingsError, match=message):
-        session_request(options(**changes), context(), name="session-notes")
-
-
-def test_the_name_of_a_session_is_that_of_a_job() -> None:
+def test_wrong_limits_and_names_are_refused_by_name_and_value(tmp_path: Path) -> None:
+    for changes, message in (
+        ({"idle": "soon"}, "idle time 'soon'"),
+        ({"gpus": -1}, "workers=-1"),
+        ({"hours": 0.0}, "hours=0"),
+    ):
+        with pytest.raises(SettingsError, match=message):
+            session_request(options(**changes), context(), name="session-notes")
     assert session_name("notes") == session_name("session-notes") == "session-notes"
     with pytest.raises(SettingsError, match="name='session-Notes'"):
         session_request(options(), context(), name=session_name("Notes"))
+    with pytest.raises(SettingsError, match="--detach does not wait"):
+        cluster(options(detach=True, code=tmp_path))
 
 
-def test_the_pods_of_a_session_have_its_code_on_their_import_path() -> None:
+def test_the_pods_of_a_session_have_its_code_on_their_import_path_and_those_of_other_jobs_none() -> None:
     request, _ = session_request(options(), context(), name="session-notes")
     _, rendered = render_job(request, context().target)
     cluster = rendered["spec"]["rayClusterSpec"]
@@ -92,38 +89,22 @@ def test_the_pods_of_a_session_have_its_code_on_their_import_path() -> None:
         mount = {"name": "runs", "mountPath": CODE_PATH, "subPath": "session-notes/code"}
         assert mount in container["volumeMounts"]
         assert {"name": "PYTHONPATH", "value": f"{TRAINER_PATH}:{CODE_PATH}"} in container["env"]
-    dockerfile = Path("training/image/Dockerfile").read_text()
-    assert f"PYTHONPATH={TRAINER_PATH} " in dockerfile
+    assert f"PYTHONPATH={TRAINER_PATH} " in Path("training/image/Dockerfile").read_text()
+    _, other = render_job(job(workers=1, cpus_per_worker=1), context().target)
+    assert CODE_PATH not in str(other)
 
 
-def test_other_jobs_have_no_code_folder() -> None:
-    _, rendered = render_job(job(workers=1, cpus_per_worker=1), context().target)
-    assert CODE_PATH not in str(rendered)
-
-
-def test_code_and_a_command_that_does_not_wait_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="--detach does not wait"):
-        cluster(options(detach=True, code=tmp_path))
-
-
-def test_the_price_of_a_job_is_that_of_its_part_of_the_nodes() -> None:
+def test_the_price_of_a_job_is_that_of_its_part_of_the_nodes_with_gpus_in_the_region_of_the_prices() -> None:
     stack = with_groups(group_of("g6.12xlarge"))
     node = stack.catalog.find_instance("g6.12xlarge").usd_per_hour
     assert node is not None
-    one, all_of_two = (
-        usd_per_hour(place_job(job(workers=workers, cpus_per_worker=1), stack), stack) for workers in (1, 8)
-    )
-    assert one == pytest.approx(node / 4)
-    assert all_of_two == pytest.approx(node * 2)
-
-
-def test_nodes_without_gpus_and_other_regions_have_no_price() -> None:
-    stack = target_of("prod")
-    assert usd_per_hour(place_job(job(gpus_per_worker=0, workers=1, cpus_per_worker=1), stack), stack) is None
-    priced = with_groups(group_of("g6.12xlarge"))
-    elsewhere = type(priced)(
-        outputs=priced.outputs.model_copy(update={"region": "eu-north-1"}),
-        release=priced.release,
-        catalog=priced.catalog,
-    )
-    assert usd_per_hour(place_job(job(workers=1, cpus_per_worker=1), elsewhere), elsewhere) is None
+    elsewhere = replace(stack, outputs=stack.outputs.model_copy(update={"region": "eu-north-1"}))
+    one, prod = job(workers=1, cpus_per_worker=1), target_of("prod")
+    without_gpus = job(gpus_per_worker=0, workers=1, cpus_per_worker=1)
+    for request, target_, price in (
+        (one, stack, pytest.approx(node / 4)),
+        (job(workers=8, cpus_per_worker=1), stack, pytest.approx(node * 2)),
+        (without_gpus, prod, None),
+        (one, elsewhere, None),
+    ):
+        assert usd_per_hour(place_job(request, target_), target_) == price

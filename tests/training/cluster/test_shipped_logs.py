@@ -31,23 +31,16 @@ SINCE = NOW - timedelta(days=14)
 
 
 def query(**changes: object) -> LogQuery:
-    asked: dict[str, Any] = {
-        "namespace": "research",
-        "job": "digits",
-        "since": SINCE,
-        "container": "ray-worker",
-        **changes,
-    }
-    return LogQuery(**asked)
+    asked: dict[str, Any] = {"namespace": "research", "job": "digits", "since": SINCE, "container": "ray-worker"}
+    return LogQuery(**{**asked, **changes})
 
 
 def record(
     pod: str = "digits-a-worker-1", *, job: str = "digits", container: str = "ray-worker", **content: object
 ) -> str:
     """A record as the shipper writes it."""
-    return json.dumps(
-        {"stream": "stdout", "namespace": "research", "pod": pod, "container": container, "job": job, **content}
-    )
+    where = {"stream": "stdout", "namespace": "research", "pod": pod, "container": container, "job": job}
+    return json.dumps({**where, **content})
 
 
 def at(minutes_ago: float) -> int:
@@ -86,15 +79,16 @@ def test_the_newest_pods_lines_come_first(group: LogsClient) -> None:
 
 def test_lines_of_other_jobs_containers_and_times_are_dropped(group: LogsClient) -> None:
     old = int((SINCE - timedelta(hours=1)).timestamp() * 1000)
-    put(
-        group,
-        "research.x.ray-worker",
-        (old, record(log="too old")),
-        (at(9), record(job="digits-2", log="another job's")),
-    )
+    others = (at(9), record(job="digits-2", log="another job's"))
+    put(group, "research.x.ray-worker", (old, record(log="too old")), others)
     put(group, "research.y.ray-head", (at(9), record(container="ray-head", log="the head's")), (at(8), "not JSON"))
     put(group, "research.z.ray-worker", (at(7), record(log="ours")))
     assert [one.lines for one in find_lines(CLOUDWATCH, query()).attempts] == [["ours"]]
+    wanted = (
+        '{ ($.namespace = "research") && ($.job = "digits") && ($.container = "ray-worker") && ($.record.rank = 3) }'
+    )
+    assert filter_pattern(query(rank=3)) == wanted
+    assert filter_pattern(query(container=None, pod="p")).endswith('&& ($.pod = "p") }')
 
 
 def test_a_ranks_lines_are_its_json_records_verbatim(group: LogsClient) -> None:
@@ -104,25 +98,13 @@ def test_a_ranks_lines_are_its_json_records_verbatim(group: LogsClient) -> None:
     assert find_lines(CLOUDWATCH, query(rank=1)).attempts[0].lines == [json.dumps(line, ensure_ascii=False)]
 
 
-def test_every_page_is_read(group: LogsClient) -> None:
+def test_every_page_is_read_and_a_missing_group_is_an_error_that_names_it(group: LogsClient) -> None:
     put(group, "research.a.ray-worker", *((at(30) + index, record(log=str(index))) for index in range(25)))
     store = CloudWatchLogs(group=GROUP, region="us-east-1", page=10)
     assert find_lines(store, query()).attempts[0].lines == [str(index) for index in range(25)]
-
-
-def test_a_missing_group_is_an_error_that_names_it(group: LogsClient) -> None:
     group.delete_log_group(logGroupName=GROUP)
-    with pytest.raises(
-        RefusedError, match=rf"{GROUP} in us-east-1: .*ResourceNotFound.*\n.*remedy: the stack makes the group"
-    ):
+    with pytest.raises(RefusedError, match=rf"{GROUP} in us-east-1: .*ResourceNotFound.*\n.*the stack makes the group"):
         find_lines(CLOUDWATCH, query())
-
-
-def test_the_service_is_asked_for_the_jobs_records_only() -> None:
-    assert filter_pattern(query(rank=3)) == (
-        '{ ($.namespace = "research") && ($.job = "digits") && ($.container = "ray-worker") && ($.record.rank = 3) }'
-    )
-    assert filter_pattern(query(container=None, pod="p")).endswith('&& ($.pod = "p") }')
 
 
 class Endless:
@@ -153,46 +135,33 @@ def add(server: Loki, when_ns: int, line: str, **labels: str) -> None:
     server.lines.append((known, when_ns, line))
 
 
-def test_lokis_pages_are_followed_even_if_lines_share_a_time(server: Loki) -> None:
+def test_lokis_pages_are_followed_even_if_lines_share_a_time_or_are_equal(server: Loki) -> None:
     start = at(30) * 10**6
     for index in range(25):
         add(server, start + index // 4, record(log=str(index)))
+    for _ in range(3):
+        add(server, start + 9, record(log="same"))
     add(server, start, record(job="other", log="another job's"), job="other")
     store: LogStore = LokiLogs(url=server.url, cluster="rtp-dev", page=7)
     (attempt,) = find_lines(store, query()).attempts
-    assert attempt.lines == [str(index) for index in range(25)]
+    assert attempt.lines == [*(str(index) for index in range(25)), *["same"] * 3]
     assert len(server.queries) > 3
-
-
-def test_equal_lines_of_one_time_are_all_kept(server: Loki) -> None:
-    for _ in range(3):
-        add(server, at(30) * 10**6, record(log="same"))
-    store = LokiLogs(url=server.url, cluster="rtp-dev", page=4)
-    assert find_lines(store, query()).attempts[0].lines == ["same"] * 3
-
-
-def test_lokis_query_selects_streams_by_their_labels() -> None:
     assert stream_selector(query(rank=3), cluster="rtp-dev") == (
         '{cluster="rtp-dev",namespace="research",job="digits",container="ray-worker"} | json rank="record.rank" | rank="3"'
     )
-
-
-def test_an_unreachable_loki_is_an_error_that_names_the_variable() -> None:
-    store = LokiLogs(url=f"http://127.0.0.1:{free_port()}", cluster="rtp-dev")
+    gone = LokiLogs(url=f"http://127.0.0.1:{free_port()}", cluster="rtp-dev")
     with pytest.raises(RefusedError, match=r"Loki at http://127.*\n.*RTP_LOKI_URL"):
-        find_lines(store, query())
+        find_lines(gone, query())
 
 
-@pytest.mark.parametrize(
-    ("logs", "expected"),
-    [
-        ({"destination": "cloudwatch", "log_group": GROUP}, CLOUDWATCH),
-        ({"destination": "loki", "loki_url": "http://loki:3100"}, LokiLogs(url="http://here:1", cluster="rtp-dev")),
-        ({"destination": "none"}, None),
-        (None, None),
-    ],
-)
-def test_the_store_follows_the_stacks_outputs(logs: dict[str, str] | None, expected: LogStore | None) -> None:
+def test_the_store_follows_the_stacks_outputs() -> None:
     outputs = {name: value for name, value in dev_outputs().items() if name != "logs"}
-    stack = read_outputs({**outputs, **({"logs": logs} if logs else {})}, file="outputs")
-    assert log_store_of(stack, environment={LOKI_URL_VARIABLE: "http://here:1"}) == expected
+    loki_logs = {"destination": "loki", "loki_url": "http://loki:3100"}
+    for logs, expected in (
+        ({"logs": {"destination": "cloudwatch", "log_group": GROUP}}, CLOUDWATCH),
+        ({"logs": loki_logs}, LokiLogs(url="http://here:1", cluster="rtp-dev")),
+        ({"logs": {"destination": "none"}}, None),
+        ({}, None),
+    ):
+        stack = read_outputs({**outputs, **logs}, file="outputs")
+        assert log_store_of(stack, environment={LOKI_URL_VARIABLE: "http://here:1"}) == expected

@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.kube.api import KubernetesApi
 from tests.training.cluster.team_cluster import TEAM, TeamCluster
 from training.cli import main
-from training.cluster.submission import submit
 
 
 @pytest.fixture
@@ -33,75 +31,48 @@ def without_team(cluster: TeamCluster) -> list[str]:
     return cluster.arguments[: cluster.arguments.index("--team")]
 
 
-def test_a_job_is_found_in_the_only_team_that_has_it(
-    two_teams: tuple[TeamCluster, TeamCluster], api: KubernetesApi, name: str, capsys: pytest.CaptureFixture[str]
+def test_a_job_is_found_in_the_only_team_that_has_it_and_two_teams_need_the_team(
+    two_teams: tuple[TeamCluster, TeamCluster], name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     research, platform = two_teams
-    submit(api, platform.objects(name), env="dev")
-    assert main(["resume", *without_team(research), name]) == 3
-    said = capsys.readouterr().err
-    assert f"job {name} is starting, so there is nothing to resume" in said
-    assert f"make logs ENV=dev JOB={name} TEAM=platform" in said
-
-
-def test_a_name_that_two_teams_use_needs_the_team(
-    two_teams: tuple[TeamCluster, TeamCluster], api: KubernetesApi, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for cluster in two_teams:
-        submit(api, cluster.objects(name), env="dev")
-    assert main(["stop", *without_team(two_teams[0]), name]) == 2
-    assert (
-        f"job {name} exists in 2 teams: research, platform\n  remedy: choose one with TEAM=… (--team)"
-        in capsys.readouterr().err
-    )
-
-
-def test_a_job_that_no_team_has_is_refused_with_the_nearest_name(
-    two_teams: tuple[TeamCluster, TeamCluster], api: KubernetesApi, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    submit(api, two_teams[1].objects(name), env="dev")
-    for command in ("stop", "logs", "resume"):
-        assert main([command, *without_team(two_teams[0]), f"{name}x"]) == 2
+    for job in research.api.items("ray.io/v1", "RayJob", namespace=research.namespace):
+        research.api.delete(job)
+    platform.submit(name)
+    for words in ([name], []):
+        assert main(["resume", *without_team(research), *words]) == 3
+        said = capsys.readouterr().err
+        assert f"job {name} is starting, so there is nothing to resume" in said
+        assert f"make logs ENV=dev JOB={name} TEAM=platform" in said
+    for command in ("stop", "logs", "resume", "cost", "profile"):
+        assert main([command, *without_team(research), f"{name}x"]) == 2
         said = capsys.readouterr().err
         assert f"job {name}x: no such job of teams research, platform" in said
         assert f"did you mean {name}" in said
-
-
-def test_the_newest_job_is_that_of_the_only_team_with_jobs_or_needs_the_team(
-    two_teams: tuple[TeamCluster, TeamCluster], api: KubernetesApi, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    research, platform = two_teams
-    for job in api.items("ray.io/v1", "RayJob", namespace=research.namespace):
-        api.delete(job)
-    submit(api, platform.objects(name), env="dev")
-    assert main(["resume", *without_team(research)]) == 3
-    assert f"job {name} is starting" in capsys.readouterr().err
-    submit(api, research.objects(name), env="dev")
-    assert main(["resume", *without_team(research)]) == 2
-    assert "2 teams have jobs: research, platform" in capsys.readouterr().err
+    research.submit(name)
+    for words, what in (([name], f"job {name} exists in 2 teams"), ([], "2 teams have jobs")):
+        assert main(["resume", *without_team(research), *words]) == 2
+        assert f"{what}: research, platform\n  remedy: choose one with TEAM=… (--team)" in capsys.readouterr().err
 
 
 def test_a_session_and_a_schedule_are_found_too(
     two_teams: tuple[TeamCluster, TeamCluster], name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    research, platform = two_teams
+    research, _ = two_teams
     reached = without_team(research)
-    assert main(["cluster", *reached, "--team", "research", "--gpus", "0", "--detach", name]) == 0
+    assert research.run("cluster", "--gpus", "0", "--detach", name) == 0
     assert main(["shell", *reached, name]) == 3
     assert f"session session-{name} has no ready worker pod" in capsys.readouterr().err
-    nightly = ["train", *reached, "--team", "research", "--name", name, "--schedule", "0 2 * * *"]
-    assert main(nightly) == 0
+    assert research.run("train", "--name", name, "--schedule", "0 2 * * *") == 0
     assert main(["unschedule", *reached, name]) == 0
     assert f"schedule {name} deleted" in capsys.readouterr().out
     assert main(["unschedule", *reached, name]) == 2
     assert f"schedule {name}: no such schedule of teams research, platform" in capsys.readouterr().err
-    assert platform.namespace
 
 
 def test_a_taken_name_is_answered_with_a_command_that_names_the_team(
     two_teams: tuple[TeamCluster, TeamCluster], name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    submission = ["train", *without_team(two_teams[0]), "--team", "research", "--name", name, "--detach"]
-    assert main(submission) == 0
-    assert main(submission) == 3
+    research, _ = two_teams
+    research.submit(name)
+    assert research.run("train", "--name", name, "--detach") == 3
     assert f"make logs ENV=dev JOB={name} TEAM=research" in capsys.readouterr().err

@@ -23,29 +23,21 @@ def test_a_state_is_shown_once_and_its_reason_whenever_it_changes() -> None:
     waiting = JobState(stage="queued", position=QueuePosition(in_team=2), reason="no quota")
     nearer = JobState(stage="queued", position=QueuePosition(in_team=1), reason="no quota")
     assert shown(waiting, waiting, nearer) == ["queued", "  position 2: no quota", "  position 1: no quota"]
+    running, ending = JobState(stage="running"), JobState(stage="ending")
+    done = JobState(stage="done", status=ExitStatus.DONE)
+    assert shown(running, ending, done) == ["running", "the driver has ended", "done"]
+    failed = JobState(stage="failed", reason="the driver exited with code 1", status=ExitStatus.FAILED)
+    assert shown(running, failed) == ["running", "failed: the driver exited with code 1"]
 
 
-def test_the_end_is_one_line_with_its_reason() -> None:
-    end = JobState(stage="failed", reason="the driver exited with code 1", status=ExitStatus.FAILED)
-    assert shown(JobState(stage="running"), end) == ["running", "failed: the driver exited with code 1"]
-
-
-def test_the_end_of_the_driver_is_shown_before_that_of_the_job() -> None:
-    states = (JobState(stage="running"), JobState(stage="ending"), JobState(stage="done", status=ExitStatus.DONE))
-    assert shown(*states) == ["running", "the driver has ended", "done"]
-
-
-def test_without_a_terminal_the_drivers_lines_are_shown_verbatim() -> None:
-    stream = io.StringIO()
-    JobView(stream, is_terminal=False).log("step  5/10  loss 0.3")
-    assert stream.getvalue() == "step  5/10  loss 0.3\n"
-
-
-def test_on_a_terminal_the_drivers_steps_move_a_bar() -> None:
-    stream = io.StringIO()
-    view = JobView(stream, is_terminal=True)
-    view.log("step  5/10  loss 0.3")
+def test_the_drivers_steps_move_a_bar_on_a_terminal_and_are_shown_verbatim_elsewhere() -> None:
+    line = "step  5/10  loss 0.3"
+    elsewhere, terminal = io.StringIO(), io.StringIO()
+    JobView(elsewhere, is_terminal=False).log(line)
+    assert elsewhere.getvalue() == f"{line}\n"
+    view = JobView(terminal, is_terminal=True)
+    view.log(line)
     view.tick()
     view.close()
-    assert "5/10" in stream.getvalue()
-    assert "step  5/10" not in stream.getvalue()
+    assert "5/10" in terminal.getvalue()
+    assert "step  5/10" not in terminal.getvalue()
