@@ -4,43 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from training.cluster.conformance.judges.storage import VolumeFacts, volumes
 
-RESEARCH = VolumeFacts(
-    team="research", volume="runs-research", source="fs-1::fsap-1", reserved_for="research/runs", claim="research/runs"
-)
-PLATFORM = replace(
-    RESEARCH,
-    team="platform",
-    volume="runs-platform",
-    source="fs-1::fsap-2",
-    reserved_for="platform/runs",
-    claim="platform/runs",
-)
+
+def facts(team: str, access_point: int) -> VolumeFacts:
+    """The volume of a team, of its own access point."""
+    where = {"volume": f"runs-{team}", "source": f"fs-1::fsap-{access_point}"}
+    return VolumeFacts(team=team, reserved_for=f"{team}/runs", claim=f"{team}/runs", **where)
 
 
-def test_volumes_of_their_own_pass() -> None:
-    assert volumes([RESEARCH, PLATFORM]).verdict == "passed"
-
-
-@pytest.mark.parametrize(
-    ("found", "said"),
-    [
-        ([RESEARCH, replace(PLATFORM, volume="")], "platform/runs is bound to no volume"),
-        (
-            [RESEARCH, replace(PLATFORM, reserved_for="research/runs")],
-            "volume runs-platform of platform/runs is reserved for research/runs",
-        ),
-        ([RESEARCH, replace(PLATFORM, reserved_for="")], "is reserved for nobody"),
-        (
-            [RESEARCH, replace(PLATFORM, source=RESEARCH.source)],
-            "volume runs-platform of platform/runs mounts fs-1::fsap-1, as another team's does",
-        ),
-    ],
-)
-def test_a_volume_that_another_team_could_have_is_found(found: list[VolumeFacts], said: str) -> None:
-    finding = volumes(found)
-    assert finding.verdict == "failed"
-    assert said in finding.found
+def test_a_volume_that_another_team_could_have_is_found_and_volumes_of_their_own_pass() -> None:
+    research, platform = facts("research", 1), facts("platform", 2)
+    assert volumes([research, platform]).verdict == "passed"
+    of_it = "volume runs-platform of platform/runs"
+    for changed, said in (
+        (replace(platform, volume=""), "platform/runs is bound to no volume"),
+        (replace(platform, reserved_for="research/runs"), f"{of_it} is reserved for research/runs"),
+        (replace(platform, reserved_for=""), "is reserved for nobody"),
+        (replace(platform, source=research.source), f"{of_it} mounts fs-1::fsap-1, as another team's does"),
+    ):
+        finding = volumes([research, changed])
+        assert (finding.verdict, said in finding.found) == ("failed", True), finding.found
