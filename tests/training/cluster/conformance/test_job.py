@@ -64,37 +64,25 @@ def test_two_nodes_come_before_one_on_demand_before_spot_and_the_cheapest_first(
     assert best() is None
 
 
-def test_a_stack_whose_groups_do_not_fit_is_refused_where_gpus_are_asked_for() -> None:
+def test_a_stack_without_a_group_for_the_job_is_refused_where_gpus_or_a_group_are_asked_for() -> None:
     with pytest.raises(RefusedError, match="has no GPU group for the job"):
         chosen_group(stack(group("shared", devices_per_gpu=4)), name=None, use_gpu=True)
-
-
-def test_a_stack_without_gpu_groups_says_so_to_somebody_who_names_one() -> None:
     with pytest.raises(SettingsError, match="no such GPU group") as refused:
         chosen_group(stack(), name="a10g", use_gpu=None)
     assert "it has none" in str(refused.value)
 
 
-def test_the_job_has_all_gpus_of_two_nodes() -> None:
-    made = job(group("plain"))
-    assert (made.shape.pods, made.shape.gpus, made.shape.ranks) == (2, 4, 8)
-    settings = settings_of(made)
-    assert settings["scale"]["workers"] == 8
-    assert settings["data"]["options"]["rank"] == 1
-    assert settings["loop"]["global_batch"] % 8 == 0
-
-
-def test_the_only_node_of_a_group_is_tested_alone() -> None:
-    made = job(group("one", max_nodes=1))
-    assert (made.shape.pods, made.shape.gpus, made.shape.ranks) == (1, 4, 4)
-
-
-def test_the_only_rank_of_a_job_is_the_one_that_is_killed() -> None:
-    made = job(group("one", max_nodes=1, instance_type="g5.xlarge", gpus_per_node=1, efa_per_node=0))
-    assert made.shape.ranks == 1
-    assert settings_of(made)["data"]["options"]["rank"] == 0
-
-
-def test_without_gpus_the_job_has_two_pods_and_no_price() -> None:
+def test_the_job_has_all_gpus_of_two_nodes_or_of_the_only_one_and_a_rank_to_kill() -> None:
+    small = {"max_nodes": 1, "instance_type": "g5.xlarge", "gpus_per_node": 1, "efa_per_node": 0}
+    for groups, shape, killed in (
+        ([group("plain")], (2, 4, 8), 1),
+        ([group("one", max_nodes=1)], (1, 4, 4), 1),
+        ([group("one", **small)], (1, 1, 1), 0),
+    ):
+        made = job(*groups)
+        assert (made.shape.pods, made.shape.gpus, made.shape.ranks) == shape
+        settings = settings_of(made)
+        assert (settings["scale"]["workers"], settings["data"]["options"]["rank"]) == (shape[2], killed)
+        assert settings["loop"]["global_batch"] % shape[2] == 0
     made = job()
     assert (made.shape.pods, made.shape.gpus, made.group, made.dollars_per_hour) == (2, 0, None, None)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
-import pytest
-
-from infra.spec.catalog import InstanceType, load_catalog
+from infra.spec.catalog import load_catalog
 from tests.training.cluster.conformance.reports import (
     ALL_REDUCE,
     FABRIC,
     NETWORK,
     OBJECTS,
     RANK,
+    SHAPE,
     TRACKING,
     TRAINING,
     WORKLOAD,
@@ -34,10 +34,6 @@ TCP_LOG = [
 ]
 
 
-def test_a_healthy_report_passes_every_check() -> None:
-    assert judge(reported()).of("passed") == ALL
-
-
 def _rank(number: int, **changes: object) -> FabricFacts:
     """The fabric, with one rank changed."""
     ranks = list(FABRIC.ranks)
@@ -49,67 +45,54 @@ def _all_reduce(**changes: object) -> FabricFacts:
     return FABRIC.model_copy(update={"all_reduce": ALL_REDUCE.model_copy(update=changes)})
 
 
-def _host(number: int, **changes: object) -> FabricFacts:
-    """The fabric, with the ranks of a pod changed."""
-    host = f"w-{number}"
-    ranks = (one.model_copy(update=changes if one.host == host else {}) for one in FABRIC.ranks)
+def _all_ranks(*hosts: str, **changes: object) -> FabricFacts:
+    """The fabric, with the ranks of some pods changed, or all."""
+    ranks = (one.model_copy(update=changes if one.host in hosts or not hosts else {}) for one in FABRIC.ranks)
     return FABRIC.model_copy(update={"ranks": tuple(ranks)})
 
 
-def _all_ranks(**changes: object) -> FabricFacts:
-    return FABRIC.model_copy(update={"ranks": tuple(one.model_copy(update=changes) for one in FABRIC.ranks)})
+def _changed(**changes: object) -> JobReport:
+    """A report, one of whose parts has other facts; a field is named as `part__field`."""
+    ((name, value),) = changes.items()
+    part, _, field = name.partition("__")
+    facts = {"objects": OBJECTS, "network": NETWORK, "training": TRAINING, "tracking": TRACKING}[part]
+    return reported(**{part: facts.model_copy(update={field: value})})
 
 
-@pytest.mark.parametrize(
-    ("report", "check", "found"),
-    [
+def test_each_defect_is_found_and_nothing_else_is_blamed() -> None:
+    assert judge(reported()).of("passed") == ALL
+    other, stale = "cd" * 32, "not read: Stale file handle"
+    half = FABRIC.model_copy(update={"ranks": FABRIC.ranks[:8]})
+    for report, check, found in (
         (reported(fabric=_rank(3, driver="570.86.10")), "fabric.cuda", "rank 3 on w-0: driver 570.86.10, CUDA 13.2"),
         (reported(fabric=_rank(3, cuda="12.8")), "fabric.cuda", "CUDA 12.8"),
         (reported(fabric=_rank(9, networks=networks_in(TCP_LOG))), "fabric.efa", "rank 9 on w-1: used socket"),
         (reported(fabric=_rank(9, networks=("efa", "libfabric", "socket"))), "fabric.efa", "efa, libfabric, socket"),
         (reported(fabric=_rank(9, networks=())), "fabric.efa", "no network that NCCL names"),
         (reported(fabric=_all_ranks(efa_bytes=0)), "fabric.efa", "the EFA devices of w-0 sent 0 bytes"),
-        (reported(fabric=_host(1, efa_bytes=4096)), "fabric.efa", "the EFA devices of w-1 sent 4,096 bytes"),
+        (reported(fabric=_all_ranks("w-1", efa_bytes=4096)), "fabric.efa", "the EFA devices of w-1 sent 4,096 bytes"),
         (reported(fabric=_all_reduce(bus_bytes_per_second=11e9)), "fabric.bandwidth", "11 GB/s with nccl"),
         (reported(fabric=_all_reduce(is_correct=False)), "fabric.sum", "a wrong sum"),
-        (reported(fabric=_rank(15, read_sha256="cd" * 32)), "storage.files", "rank 15 on w-1: cdcd"),
-        (reported(fabric=_rank(15, read_sha256="not read: Stale file handle")), "storage.files", "Stale file handle"),
-        (reported(objects=OBJECTS.model_copy(update={"read_sha256": "cd" * 32})), "storage.objects", "sha256 cdcd"),
-        (reported(objects=OBJECTS.model_copy(update={"foreign_error": ""})), "storage.foreign", "was accepted"),
-        (reported(objects=OBJECTS.model_copy(update={"foreign_error": "SlowDown"})), "storage.foreign", "SlowDown"),
-        (
-            reported(network=NETWORK.model_copy(update={"denied_error": ""})),
-            "network.policies",
-            "prometheus:9090: connected",
-        ),
-        (
-            reported(network=NETWORK.model_copy(update={"allowed_error": "timed out"})),
-            "network.policies",
-            "mlflow:5000 is not reached: timed out",
-        ),
-        (
-            reported(network=NETWORK.model_copy(update={"denied_is_known": False})),
-            "network.policies",
-            "prometheus:9090 has no address",
-        ),
-        (reported(training=TRAINING.model_copy(update={"last_loss": 2.29})), "training.loss", "2.300 -> 2.290"),
-        (reported(training=TRAINING.model_copy(update={"starts": (0, 0)})), "training.resume", "from steps 0, 0"),
-        (reported(training=TRAINING.model_copy(update={"resumed_loss": 2.4})), "training.resume", "2.400 after"),
-        (reported(training=TRAINING.model_copy(update={"killed_rank": None})), "training.resume", "no rank was killed"),
-        (
-            reported(tracking=TRACKING.model_copy(update={"run_id": "", "message": "no such run"})),
-            "tracking.run",
-            "no run in http://mlflow:5000: no such run",
-        ),
-        (reported(tracking=TRACKING.model_copy(update={"last_step": 60})), "tracking.run", "with step 60"),
-        (reported(tracking=TRACKING.model_copy(update={"status": "RUNNING"})), "tracking.run", "is RUNNING"),
-    ],
-)
-def test_each_defect_is_found_and_nothing_else_is_blamed(report: JobReport, check: str, found: str) -> None:
-    told = judge(report)
-    assert told.of("failed") == {check}
-    assert told.of("passed") == ALL - {check}
-    assert found in told.findings[check].found
+        (reported(fabric=half), "fabric.sum", "8 ranks on 1 pods, a right sum"),
+        (reported(fabric=_rank(15, read_sha256=other)), "storage.files", "rank 15 on w-1: cdcd"),
+        (reported(fabric=_rank(15, read_sha256=stale)), "storage.files", "Stale file handle"),
+        (_changed(objects__read_sha256=other), "storage.objects", "sha256 cdcd"),
+        (_changed(objects__foreign_error=""), "storage.foreign", "was accepted"),
+        (_changed(objects__foreign_error="SlowDown"), "storage.foreign", "SlowDown"),
+        (_changed(network__denied_error=""), "network.policies", "prometheus:9090: connected"),
+        (_changed(network__allowed_error="timed out"), "network.policies", "mlflow:5000 is not reached: timed out"),
+        (_changed(network__denied_is_known=False), "network.policies", "prometheus:9090 has no address"),
+        (_changed(training__last_loss=2.29), "training.loss", "2.300 -> 2.290"),
+        (_changed(training__starts=(0, 0)), "training.resume", "from steps 0, 0"),
+        (_changed(training__resumed_loss=2.4), "training.resume", "2.400 after"),
+        (_changed(training__killed_rank=None), "training.resume", "no rank was killed"),
+        (_changed(tracking__run_id=""), "tracking.run", "no run in http://mlflow:5000"),
+        (_changed(tracking__last_step=60), "tracking.run", "with step 60"),
+        (_changed(tracking__status="RUNNING"), "tracking.run", "is RUNNING"),
+    ):
+        told = judge(report)
+        assert (told.of("failed"), told.of("passed")) == ({check}, ALL - {check})
+        assert found in told.findings[check].found
 
 
 def test_the_ranks_of_a_pod_with_the_same_trouble_are_named_together() -> None:
@@ -126,7 +109,7 @@ def test_counters_that_the_pods_do_not_see_are_no_evidence_against_efa() -> None
 
 
 def test_one_node_proves_nothing_about_the_network_between_nodes() -> None:
-    shape = JobShape(pods=1, gpus=8, efa=32, instance_type="p5.48xlarge", gpus_per_node=8)
+    shape = replace(SHAPE, pods=1)
     ranks = tuple(one.model_copy(update={"networks": (), "efa_bytes": 0}) for one in FABRIC.ranks[:8])
     fabric = FABRIC.model_copy(update={"ranks": ranks})
     told = judge(reported(fabric=fabric, training=TRAINING.model_copy(update={"ranks": 8})), shape=shape)
@@ -143,11 +126,8 @@ def test_a_job_that_is_lost_in_the_middle_keeps_what_it_has_reported() -> None:
     assert "silent for 180 s" in told.findings["training.loss"].found
 
 
-def test_metrics_that_prometheus_lacks_are_found() -> None:
+def test_pods_that_were_not_admitted_together_and_missing_metrics_are_found() -> None:
     assert judge(reported(), in_prometheus=False).of("failed") == {"metrics.run"}
-
-
-def test_pods_that_were_not_admitted_together_are_found() -> None:
     workload = copy.deepcopy(WORKLOAD)
     workload["status"]["admission"]["podSetAssignments"][1]["count"] = 1
     told = judge(reported(), workload=workload)
@@ -155,26 +135,18 @@ def test_pods_that_were_not_admitted_together_are_found() -> None:
     assert told.findings["queue.gang"].found == "head 1 of 1, workers 1 of 2"
 
 
-def test_ranks_that_are_missing_are_found() -> None:
-    half = FABRIC.model_copy(update={"ranks": FABRIC.ranks[:8]})
-    told = judge(reported(fabric=half))
-    assert told.of("failed") == {"fabric.sum"}
-    assert told.findings["fabric.sum"].found == "8 ranks on 1 pods, a right sum"
-
-
-@pytest.mark.parametrize("part", ["fabric", "objects", "network", "training", "tracking"])
-def test_a_part_that_failed_or_is_missing_is_never_passed(part: Part) -> None:
-    report = reported()
-    checks_of = judge(report).findings
-    broken = reported()
-    broken.parts[part] = broken.parts[part].model_copy(update={"facts": None, "error": "OSError: no space left"})
-    del report.parts[part]
-    for judged_again in (judge(broken), judge(report, state=JobState(stage="failed", reason="evicted", status=1))):
-        failed = judged_again.of("failed")
-        assert failed
-        assert failed.isdisjoint(judged_again.of("passed"))
-        assert set(judged_again.findings) == set(checks_of)
-        assert all(judged_again.findings[one].found.startswith("not known: ") for one in failed)
+def test_a_part_that_failed_or_is_missing_is_never_passed() -> None:
+    parts: tuple[Part, ...] = ("fabric", "objects", "network", "training", "tracking")
+    for part in parts:
+        missing, broken = reported(), reported()
+        del missing.parts[part]
+        broken.parts[part] = broken.parts[part].model_copy(update={"facts": None, "error": "OSError: no space left"})
+        for told in (judge(broken), judge(missing, state=JobState(stage="failed", reason="evicted", status=1))):
+            failed = told.of("failed")
+            assert failed, part
+            assert failed.isdisjoint(told.of("passed"))
+            assert set(told.findings) == ALL
+            assert all(told.findings[one].found.startswith("not known: ") for one in failed)
 
 
 def _cpu(rank: RankFacts) -> RankFacts:
@@ -193,25 +165,17 @@ def test_without_gpus_the_network_is_measured_and_judged_by_no_floor() -> None:
     assert told.findings["fabric.bandwidth"].found == "0.9 GB/s with gloo: without GPUs there is no floor"
 
 
-def test_part_of_the_gpus_of_a_node_is_judged_by_no_floor() -> None:
-    shape = JobShape(pods=2, gpus=8, efa=32, instance_type="p5.48xlarge", gpus_per_node=16)
-    assert judge(reported(), shape=shape).of("skipped") == {"fabric.bandwidth"}
+def test_what_proves_nothing_is_skipped() -> None:
+    """Part of the GPUs of a node has no floor, and an S3 that stands in for AWS says nothing about other teams."""
+    assert judge(reported(), shape=replace(SHAPE, gpus_per_node=16)).of("skipped") == {"fabric.bandwidth"}
+    told = judge(reported(objects=OBJECTS.model_copy(update={"endpoint": "http://10.0.0.9", "foreign_error": ""})))
+    assert (told.of("skipped"), told.of("failed")) == ({"storage.foreign"}, set())
 
 
-def test_an_s3_that_stands_in_for_aws_proves_nothing_about_other_teams() -> None:
-    objects = OBJECTS.model_copy(update={"endpoint": "http://10.0.0.9", "foreign_error": ""})
-    told = judge(reported(objects=objects))
-    assert told.of("skipped") == {"storage.foreign"}
-    assert told.of("failed") == set()
-
-
-@pytest.mark.parametrize("listed", [one for one in load_catalog().instances.values() if one.family in FAMILIES])
-def test_a_floor_is_above_what_tcp_reaches_and_below_the_network(listed: InstanceType) -> None:
-    floor = floor_of(listed.name)
-    assert floor is not None
-    assert listed.network_gbits is not None
-    assert 0.3 * listed.network_gbits / 8 < floor / 1e9 < listed.network_gbits / 8
-
-
-def test_a_type_whose_gpus_are_not_connected_by_nvlink_has_no_floor() -> None:
+def test_a_floor_is_above_what_tcp_reaches_and_below_the_network_and_types_without_nvlink_have_none() -> None:
+    for listed in (one for one in load_catalog().instances.values() if one.family in FAMILIES):
+        floor = floor_of(listed.name)
+        assert floor is not None, listed.name
+        assert listed.network_gbits is not None
+        assert 0.3 * listed.network_gbits / 8 < floor / 1e9 < listed.network_gbits / 8, listed.name
     assert floor_of("g6e.48xlarge") is None

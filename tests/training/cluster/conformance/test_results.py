@@ -8,8 +8,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pytest
-
 from tests.observability.report.parsed_page import Page
 from training.cluster.conformance import catalogue
 from training.cluster.conformance.check import Result, judged, skipped
@@ -43,56 +41,32 @@ SUMMARY = Summary(
 
 
 def test_the_table_has_every_check_and_what_was_expected_of_those_that_failed() -> None:
-    shown = text.table(SUMMARY)
-    lines = shown.splitlines()
-    assert [line.split()[:2] for line in lines[1:4]] == [
-        ["nodes.gpus", "passed"],
-        ["nodes.efa", "skipped"],
-        ["fabric.efa", "failed"],
-    ]
+    lines = text.table(SUMMARY).splitlines()
+    expected = [["nodes.gpus", "passed"], ["nodes.efa", "skipped"], ["fabric.efa", "failed"]]
+    assert [line.split()[:2] for line in lines[1:4]] == expected
     assert "  expected  efa" in lines
     assert lines[-1] == "conformance of dev: 1 passed, 1 failed, 1 skipped, in 1 min 03 s"
     assert "note: 2 of 2 nodes are fake" in lines
+    assert (SUMMARY.status, replace(SUMMARY, results=RESULTS[:2]).status) == (ExitStatus.FAILED, ExitStatus.DONE)
 
 
 def test_junits_xml_has_a_case_for_each_check() -> None:
     suite = ET.fromstring(junit.junit(SUMMARY))  # noqa: S314 - our own
-    assert {key: suite.get(key) for key in ("tests", "failures", "skipped", "errors")} == {
-        "tests": "3",
-        "failures": "1",
-        "skipped": "1",
-        "errors": "0",
-    }
+    assert [suite.get(key) for key in ("tests", "failures", "skipped", "errors")] == ["3", "1", "1", "0"]
     passed, left_out, failed = suite.findall("testcase")
     assert [one.tag for one in passed] == ["system-out"]
     assert (left_out.get("classname"), left_out.get("name")) == ("conformance.nodes", "nodes.efa")
-    (reason,) = left_out
+    (reason,), (failure,) = left_out, failed
     assert (reason.tag, reason.get("message")) == ("skipped", "no EFA here")
-    (failure,) = failed
     assert failure.get("message") == "rank 1 used <socket> [31m& more"
     assert float(failed.get("time", "")) == 62.0
 
 
-def test_the_page_is_self_contained_and_escapes_what_it_shows() -> None:
-    html = page.page(SUMMARY)
-    shown = Page(html)
-    assert shown.references == []
-    assert shown.tags["script"] == 0
-    assert "rank 1 used <socket>" in shown.text
-    assert "2 of 2 nodes are fake" in shown.text
-
-
-@pytest.mark.parametrize(("results", "status"), [(RESULTS, ExitStatus.FAILED), (RESULTS[:2], ExitStatus.DONE)])
-def test_a_failed_check_fails_the_suite_and_a_skipped_one_does_not(
-    results: tuple[Result, ...], status: ExitStatus
+def test_the_page_escapes_what_it_shows_and_has_earlier_runs_newest_first_but_no_files_of_others(
+    tmp_path: Path,
 ) -> None:
-    assert replace(SUMMARY, results=results).status is status
-
-
-def test_the_page_shows_earlier_runs_newest_first_and_passes_over_files_of_others(tmp_path: Path) -> None:
     for hours in (1, 2):
-        before = replace(SUMMARY, started=STARTED - timedelta(hours=hours), platform=f"1.2.{hours}")
-        record.keep(before, tmp_path)
+        record.keep(replace(SUMMARY, started=STARTED - timedelta(hours=hours), platform=f"1.2.{hours}"), tmp_path)
     (tmp_path / "notes.json").write_text('{"started": "yesterday"}')
     (tmp_path / "list.json").write_text("[]")
     without_zone = {"started": "2026-11-20T08:30:00", "platform": "1.1.9", "title": "", "checks": []}
@@ -103,3 +77,7 @@ def test_the_page_shows_earlier_runs_newest_first_and_passes_over_files_of_other
     assert history[0].failed == ("fabric.efa",)
     html = page.page(SUMMARY, history)
     assert html.index("2026-11-24 07:30") < html.index("2026-11-24 06:30")
+    shown = Page(html)
+    assert (shown.references, shown.tags["script"]) == ([], 0)
+    for part in ("rank 1 used <socket>", "2 of 2 nodes are fake"):
+        assert part in shown.text
