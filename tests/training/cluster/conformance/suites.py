@@ -95,13 +95,12 @@ def receiver(status: int = 200) -> Iterator[str]:
 
 @contextmanager
 def prometheus_with_rules(
-    folder: Path, rules: Path = RULES, *, alertmanager: str | None = None, has_watchdog: bool = True
+    folder: Path, rules: Path = RULES, *, alertmanager: str | None = None
 ) -> Iterator[Prometheus]:
     """A real Prometheus that scrapes itself, evaluates rules, and has sent notifications if it has an Alertmanager."""
     folder.mkdir(parents=True, exist_ok=True)
     document = yaml.safe_load(rules.read_text())
-    if has_watchdog:
-        document["groups"].append(WATCHDOG_GROUP)
+    document["groups"].append(WATCHDOG_GROUP)
     file, port = folder / "all-rules.yaml", free_port()
     file.write_text(yaml.safe_dump(document))
     own = f"http://127.0.0.1:{port}/metrics"

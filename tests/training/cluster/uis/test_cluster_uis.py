@@ -198,8 +198,10 @@ def test_what_does_not_run_and_a_port_in_use_are_refused(
     assert "did you mean session-notes?" in capsys.readouterr().err
 
 
-def test_a_member_opens_mlflow_for_the_own_team_only(desk: Desk) -> None:
+def test_a_member_opens_mlflow_for_the_own_team_only_and_needs_a_session_for_ray(desk: Desk) -> None:
     stack = desk.stack(_TEAM)
+    with pytest.raises(RefusedError, match="start a session: make cluster ENV=dev"):
+        ray_ui(stack, team=None, job=None)
     found = shared_ui("mlflow", stack, team=None)
     assert (found.title, found.start) == (f"MLflow of team {_TEAM}", f"/#/?workspace={_TEAM}")
     assert found.find_authorization is not None
@@ -209,39 +211,32 @@ def test_a_member_opens_mlflow_for_the_own_team_only(desk: Desk) -> None:
         shared_ui("mlflow", stack, team=_OTHER)
     assert f"get secrets mlflow-credentials in namespace {_OTHER}, which the role mlflow-login" in str(refusal.value)
     assert f"add yours to `roles` of team {_OTHER}" in str(refusal.value)
-
-
-def test_somebody_of_all_teams_chooses_one_and_somebody_of_none_is_told_the_role(desk: Desk) -> None:
     with pytest.raises(SettingsError, match=r"MLflow for 2 teams: .*\n.*choose one with TEAM=…"):
         shared_ui("mlflow", desk.stack(None), team=None)
-    with pytest.raises(
-        RefusedError, match=r"the role mlflow-login of the team's namespace grants; you have it for none"
-    ):
+    role = r"the role mlflow-login of the team's namespace grants; you have it for none"
+    with pytest.raises(RefusedError, match=role):
         shared_ui("mlflow", desk.stack("nobody"), team=None)
 
 
-@pytest.mark.parametrize("name", ["grafana", "prometheus", "alertmanager"])
-def test_monitoring_needs_the_role_that_the_message_names(name: str, desk: Desk) -> None:
-    stack, cluster = desk.stack(_TEAM), desk.environment.cluster
+def test_monitoring_needs_the_role_that_the_message_names(desk: Desk) -> None:
+    stack, api, names = desk.stack(_TEAM), "rbac.authorization.k8s.io", ("grafana", "prometheus", "alertmanager")
     # The API server learns of a binding that is made or deleted a moment later.
-    wait_until(lambda: _refusal(name, stack) != "", seconds=_SECONDS)
-    refusal = _refusal(name, stack)
-    assert "in namespace monitoring, which the role monitoring-ui of that namespace grants" in refusal
-    assert "kubectl --namespace monitoring create rolebinding monitoring-ui --role monitoring-ui" in refusal
-    api, kind = "rbac.authorization.k8s.io", "RoleBinding"
-    group = {"apiGroup": api, "kind": "Group", "name": team_group(_TEAM)}
+    wait_until(lambda: all(_refusal(name, stack) for name in names), seconds=_SECONDS)
+    for name in names:
+        refusal = _refusal(name, stack)
+        assert "in namespace monitoring, which the role monitoring-ui of that namespace grants" in refusal
+        assert "kubectl --namespace monitoring create rolebinding monitoring-ui --role monitoring-ui" in refusal
     bound = {
-        **api_object(f"{api}/v1", kind, "monitoring-ui", namespace="monitoring"),
+        **api_object(f"{api}/v1", "RoleBinding", "monitoring-ui", namespace="monitoring"),
         "roleRef": {"apiGroup": api, "kind": "Role", "name": "monitoring-ui"},
-        "subjects": [group],
+        "subjects": [{"apiGroup": api, "kind": "Group", "name": team_group(_TEAM)}],
     }
-    with cluster.applied(bound):
-        wait_until(lambda: _refusal(name, stack) == "", seconds=_SECONDS)
-        found = shared_ui(name, stack, team=None)
-        login = found.find_authorization
-        if login is not None:
-            with pytest.raises(RefusedError, match="the Secret monitoring/kube-prometheus-stack-grafana"):
-                login()
+    with desk.environment.cluster.applied(bound):
+        wait_until(lambda: not any(_refusal(name, stack) for name in names), seconds=_SECONDS)
+        login = shared_ui("grafana", stack, team=None).find_authorization
+        assert login is not None
+        with pytest.raises(RefusedError, match="the Secret monitoring/kube-prometheus-stack-grafana"):
+            login()
 
 
 def _refusal(name: str, stack: Stack) -> str:
@@ -266,11 +261,6 @@ def test_a_member_opens_the_dashboard_of_a_session_and_the_policy_refuses_that_o
     assert "administrators of the cluster those of any job" in str(refusal.value)
     with pytest.raises(RefusedError, match="no job or session of team platform runs"):
         ray_ui(desk.stack(_OTHER), team=None, job=None)
-
-
-def test_without_a_session_or_job_that_runs_the_message_says_how_to_start_one(desk: Desk) -> None:
-    with pytest.raises(RefusedError, match="start a session: make cluster ENV=dev"):
-        ray_ui(desk.stack(_TEAM), team=None, job=None)
 
 
 def test_a_member_opens_grafana_as_viewer_where_it_is_open_to_teams(desk: Desk) -> None:
