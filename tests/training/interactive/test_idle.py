@@ -23,27 +23,17 @@ def clock() -> IdleClock:
     return IdleClock(idle_seconds=10, longest_seconds=100, started=0)
 
 
-def test_a_session_that_is_never_used_ends_after_its_idle_time() -> None:
-    session = clock()
-    assert session.observe(NOTHING, now=9.9) is None
-    assert session.observe(NOTHING, now=10) == "nobody used it for 10.0 s"
-
-
-def test_a_task_keeps_a_session_and_its_end_starts_the_idle_time() -> None:
-    session = clock()
-    assert session.observe(TASK, now=50) is None
-    assert session.observe(NOTHING, now=59.9) is None
-    assert session.observe(NOTHING, now=60) is not None
-
-
-def test_typing_keeps_a_session_but_an_open_terminal_does_not() -> None:
-    session = clock()
-    assert session.observe(Activity(age=2), now=12) is None
-    assert session.observe(Activity(age=9), now=19) is None
-    assert session.observe(Activity(age=10), now=20) is not None
-
-
-def test_the_time_limit_ends_a_session_that_is_used() -> None:
+def test_a_session_ends_after_its_idle_time_which_the_end_of_a_task_and_typing_start_anew() -> None:
+    never = clock()
+    assert never.observe(NOTHING, now=9.9) is None
+    assert never.observe(NOTHING, now=10) == "nobody used it for 10.0 s"
+    task = clock()
+    assert [task.observe(seen, now=now) for seen, now in ((TASK, 50), (NOTHING, 59.9))] == [None, None]
+    assert task.observe(NOTHING, now=60) is not None
+    typed = clock()  # and the terminal stays open
+    assert [typed.observe(Activity(age=age), now=now) for age, now in ((2, 12), (9, 19))] == [None, None]
+    assert typed.observe(Activity(age=10), now=20) is not None
+    assert clock().observe(TASK, now=99.9) is None
     assert clock().observe(TASK, now=100) == "its time limit of 1 min 40 s is over"
 
 
@@ -78,9 +68,20 @@ OPTIONS = SessionOptions(gpus=2, idle_minutes=0, hours=1, usd_per_hour=3.0)
 
 
 def test_the_end_of_a_session_names_reason_and_cost(capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
     assert keep(Scripted(NOTHING), OPTIONS, sleep=lambda _: None) is ExitStatus.DONE
     last = capsys.readouterr().out.splitlines()[-1]
     assert last == "session ended: nobody used it for 0.0 ms; 0.00 GPU-hours, about $0.00"
+    assert keep(Scripted(NOTHING), OPTIONS, sleep=interrupted) is ExitStatus.INTERRUPTED
+    assert "it was stopped; 0.00 GPU-hours" in capsys.readouterr().out
+    for gpus, price, text in (
+        (4, 5.672, "10.00 GPU-hours, about $14.18"),
+        (4, None, "10.00 GPU-hours, price unknown"),
+        (0, None, "2.50 hours without GPUs"),
+    ):
+        assert describe_cost(9000, gpus=gpus, usd_per_hour=price) == text
 
 
 def test_a_cluster_that_does_not_answer_for_a_moment_keeps_its_session(capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,26 +90,6 @@ def test_a_cluster_that_does_not_answer_for_a_moment_keeps_its_session(capsys: p
     assert keep(cluster, options, sleep=lambda _: None) is ExitStatus.DONE
     assert cluster.asked == 2
     assert "warning: Ray does not answer: dashboard restarts" in capsys.readouterr().out
-
-
-def test_a_stopped_session_tells_its_cost_too(capsys: pytest.CaptureFixture[str]) -> None:
-    def interrupted(_seconds: float) -> None:
-        raise KeyboardInterrupt
-
-    assert keep(Scripted(NOTHING), OPTIONS, sleep=interrupted) is ExitStatus.INTERRUPTED
-    assert "it was stopped; 0.00 GPU-hours" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("gpus", "price", "text"),
-    [
-        (4, 5.672, "10.00 GPU-hours, about $14.18"),
-        (4, None, "10.00 GPU-hours, price unknown"),
-        (0, None, "2.50 hours without GPUs"),
-    ],
-)
-def test_a_cost_has_hours_and_dollars(gpus: int, price: float | None, text: str) -> None:
-    assert describe_cost(9000, gpus=gpus, usd_per_hour=price) == text
 
 
 def test_an_idle_time_is_typed_with_its_unit() -> None:

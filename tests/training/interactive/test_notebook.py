@@ -42,25 +42,16 @@ def server(state: Path) -> Server:
     return found
 
 
-def test_a_second_command_finds_the_server_of_the_first(state: Path, server: Server) -> None:
-    assert ensure(Path(server.folder), state=state) == server
-
-
-def test_only_who_has_the_token_gets_in_and_no_other_machine(server: Server) -> None:
-    address = f"http://127.0.0.1:{server.port}/api/contents"
+def test_only_who_has_the_token_gets_in_no_other_machine_and_nobody_reads_it(state: Path, server: Server) -> None:
     with pytest.raises(urllib.error.HTTPError, match="403"):
-        urllib.request.urlopen(address)
+        urllib.request.urlopen(f"http://127.0.0.1:{server.port}/api/contents")
     assert [one["name"] for one in server.get("contents")["content"]] == ["mine.py"]
-    listening = Path("/proc/net/tcp").read_text().splitlines()
-    local = [line.split()[1] for line in listening if line.split()[3] == "0A"]
+    listening = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()]
+    local = [words[1] for words in listening if words[3] == "0A"]
     assert [one for one in local if one.endswith(f":{server.port:04X}")] == [f"0100007F:{server.port:04X}"]
-
-
-def test_the_token_is_on_no_command_line_in_no_log_and_in_no_file_of_others(state: Path, server: Server) -> None:
-    assert server.token not in Path(f"/proc/{server.pid}/cmdline").read_text()
-    assert server.token not in (state / "jupyter.log").read_text()
-    assert stat.S_IMODE(state.stat().st_mode) == 0o700
-    assert stat.S_IMODE((state / "server.json").stat().st_mode) == 0o600
+    assert server.token not in Path(f"/proc/{server.pid}/cmdline").read_text() + (state / "jupyter.log").read_text()
+    modes = [stat.S_IMODE(one.stat().st_mode) for one in (state, state / "server.json")]
+    assert modes == [0o700, 0o600]
 
 
 def test_a_kernel_imports_the_code_and_is_use_while_it_computes_and_when_it_did(state: Path, server: Server) -> None:
@@ -115,7 +106,8 @@ def test_a_server_that_does_not_start_is_refused_with_its_log(tmp_path: Path, mo
     assert running(tmp_path / "state") is None
 
 
-def test_the_program_prints_port_and_token_and_leaves_the_server_running(state: Path, server: Server) -> None:
+def test_the_program_prints_port_and_token_of_the_server_that_runs(state: Path, server: Server) -> None:
+    assert ensure(Path(server.folder), state=state) == server
     (state / "notebook-server").symlink_to(state)
     program = [sys.executable, "-m", "training.interactive.notebook", server.folder]
     environment = {**os.environ, "TMPDIR": str(state)}

@@ -20,7 +20,6 @@ from ray.job_submission import JobStatus, JobSubmissionClient
 from requests import RequestException
 
 from infra.lifecycle.sandbox.processes import free_ports
-from tests.engines.jupyter import executing, jupyterlab, post
 from tests.engines.ray_cluster import short_folder
 from tests.engines.report_table import ran
 from tests.training.cluster import local_kubectl
@@ -155,12 +154,9 @@ def test_a_session_that_nobody_uses_ends_by_itself_with_its_cost(head: Head) -> 
     assert "in use" not in log
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
-    ("program", "reason"),
-    [
-        pytest.param(_WAITS_FOR_A_FILE, "in use: job", id="a job that uses no task", marks=pytest.mark.long),
-        pytest.param(_ACTOR_WITHOUT_RESOURCES, "in use: task", id="an actor without resources", marks=pytest.mark.long),
-    ],
+    ("program", "reason"), [(_WAITS_FOR_A_FILE, "in use: job"), (_ACTOR_WITHOUT_RESOURCES, "in use: task")]
 )
 def test_work_keeps_a_session_and_its_end_ends_it(program: str, reason: str, head: Head, tmp_path: Path) -> None:
     jobs = head.jobs
@@ -183,23 +179,6 @@ def test_work_keeps_a_session_and_its_end_ends_it(program: str, reason: str, hea
         if driver is not None:
             driver.wait(_SECONDS)
     assert "nothing runs\nsession ended: nobody used it" in _ends(jobs, session)
-
-
-@pytest.mark.long
-def test_a_notebook_that_computes_keeps_a_session_and_an_open_one_does_not(head: Head, tmp_path: Path) -> None:
-    with jupyterlab(tmp_path / "code", tmp_path / "notebook-server") as server:
-        named = {"path": "a.ipynb", "type": "notebook", "name": "", "kernel": {"name": "python3"}}
-        kernel = post(server, "sessions", named)["kernel"]["id"]
-        done = tmp_path / "done"
-        code = _WAITS_FOR_A_FILE.replace("sys.argv[1]", repr(str(done)))
-        with executing(server, kernel, code):
-            session = _session(head.jobs, TMPDIR=str(tmp_path))
-            _says(head.jobs, session, "in use: notebook a.ipynb")
-            seen = time.monotonic()
-            wait_until(lambda: time.monotonic() - seen > 1.5 * _IDLE_SECONDS)
-            assert head.jobs.get_job_status(session) is JobStatus.RUNNING
-            done.touch()
-            assert "nothing runs\nsession ended: nobody used it" in _ends(head.jobs, session)
 
 
 @contextmanager

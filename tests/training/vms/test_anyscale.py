@@ -14,9 +14,9 @@ import yaml
 
 from infra.spec.errors import RefusedError
 from tests.engines.report_table import ran, skipped
-from tests.training.cli.command import ask
 from tests.training.cluster.team_cluster import dev_outputs
 from tests.training.cluster.team_cluster import target as dev_stack
+from training.cli import main
 from training.cluster.context import team_named
 from training.config.load import load_settings
 from training.vms.anyscale import AnyscaleJob, render_compute, render_job
@@ -71,67 +71,50 @@ def _read(*documents: tuple[str, dict[str, Any]]) -> list[str]:
     return done.stdout.split()
 
 
-def test_anyscale_s_models_accept_the_job_and_its_machines() -> None:
+def test_anyscale_s_models_accept_the_job_and_its_machines_and_refuse_wrong_fields() -> None:
     found = [_documents(), _documents(is_spot=True, has_code=True, workers=NodeRange(2, 2))]
-    documents = [one for job, compute in found for one in (("job", job), ("compute", compute))]
-    assert _read(*documents) == ["accepted"] * 4
-
-
-def test_anyscale_s_models_refuse_wrong_fields() -> None:
-    job, compute = _documents()
+    right = [one for job, compute in found for one in (("job", job), ("compute", compute))]
+    job, compute = found[0]
     workers = [{**compute["worker_nodes"][0], "market_type": "CHEAP"}]
-    wrong = (
-        ("job", {**job, "entrypoint": ""}),
-        ("job", {**job, "nonsense": 1}),
-        ("compute", {**compute, "worker_nodes": workers}),
-    )
-    assert _read(*wrong) == ["refused"] * 3
+    wrong = [("job", {**job, "entrypoint": ""}), ("job", {**job, "nonsense": 1})]
+    wrong.append(("compute", {**compute, "worker_nodes": workers}))
+    assert _read(*right, *wrong) == ["accepted"] * 4 + ["refused"] * 3
 
 
-@pytest.mark.parametrize(
-    ("group", "is_asked", "market"),
-    [("a10g", False, "ON_DEMAND"), ("a10g", True, "PREFER_SPOT"), ("t4", False, "PREFER_SPOT")],
-)
-def test_workers_are_the_group_s_and_spot_where_asked(group: str, is_asked: bool, market: str) -> None:  # noqa: FBT001
-    _, compute = _documents(group=group, is_spot=is_asked)
-    [workers] = compute["worker_nodes"]
-    [made] = [one for one in dev_stack().outputs.gpu_groups if one.name == group]
-    assert (workers["instance_type"], workers["market_type"]) == (made.instance_type, market)
-    assert (workers["min_nodes"], workers["max_nodes"]) == (0, 4)
-
-
-def test_a_stack_without_a_head_type_is_refused() -> None:
+def test_workers_are_the_group_s_and_spot_where_asked() -> None:
+    groups = {one.name: one for one in dev_stack().outputs.gpu_groups}
+    for group, is_spot, market in (
+        ("a10g", False, "ON_DEMAND"),
+        ("a10g", True, "PREFER_SPOT"),
+        ("t4", False, "PREFER_SPOT"),
+    ):
+        _, compute = _documents(group=group, is_spot=is_spot)
+        [workers] = compute["worker_nodes"]
+        assert (workers["instance_type"], workers["market_type"]) == (groups[group].instance_type, market)
+        assert (workers["min_nodes"], workers["max_nodes"]) == (0, 4)
     with pytest.raises(RefusedError, match="make up ENV=dev"):
         render_compute(_job(), dev_stack(head_instance_type=None))
 
 
-def test_the_command_writes_a_folder_whose_settings_the_trainer_reads(tmp_path: Path) -> None:
+def test_the_command_writes_a_folder_whose_settings_the_trainer_reads_and_refuses_wrong_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     outputs, out = tmp_path / "outputs.json", tmp_path / "job"
     outputs.write_text(json.dumps(dev_outputs()))
-    options = ["--env", "dev", "--outputs", str(outputs), "--team", "research", "--group", "a10g", "--cloud", "lab"]
-    answer = ask("anyscale", *options, "--name", "first", "--num-workers", "4", "--use-gpu", "--out", str(out))
-    assert answer.status == 0, answer.err
+    stack = ["anyscale", "--env", "dev", "--outputs", str(outputs), "--team", "research", "--cloud", "lab"]
+    for options, named in (
+        (("--workers", "4-1"), "write 1-4"),
+        (("--data-path", "photos", "--dataset", "image_folder"), "as the machines see it"),
+        (("--group", "a1"), "a10g"),
+    ):
+        assert main([*stack, *options, "--out", str(out)]) == 2
+        assert named in capsys.readouterr().err
+        assert not out.exists()
+    wanted = ["--group", "a10g", "--name", "first", "--num-workers", "4", "--use-gpu", "--out", str(out)]
+    assert main([*stack, *wanted]) == 0
     job = yaml.safe_load((out / "job.yaml").read_text())
     assert job["compute_config"] == yaml.safe_load((out / "compute.yaml").read_text())
     settings = load_settings([str(out / "settings.yaml")], environment={})
     assert settings.run.name == job["name"] == "first"
     assert (settings.scale.workers, settings.scale.gpu, settings.scale.address) == (4, True, "auto")
     assert settings.checkpoint.remote == f"s3://{dev_stack().outputs.storage.checkpoint_bucket}/research"
-
-
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        (("--workers", "4-1"), "write 1-4"),
-        (("--data-path", "photos", "--dataset", "image_folder"), "as the machines see it"),
-        (("--group", "a1"), "a10g"),
-    ],
-)
-def test_wrong_input_is_refused_and_nothing_is_written(tmp_path: Path, options: tuple[str, ...], named: str) -> None:
-    outputs, out = tmp_path / "outputs.json", tmp_path / "job"
-    outputs.write_text(json.dumps(dev_outputs()))
-    stack = ["--env", "dev", "--outputs", str(outputs), "--team", "research", "--cloud", "lab"]
-    answer = ask("anyscale", *stack, *options, "--out", str(out))
-    assert answer.status == 2
-    assert named in answer.err
-    assert not out.exists()

@@ -99,7 +99,7 @@ def _launch(resolved: dict[str, Any], kind: str) -> dict[str, Any]:
     return machine
 
 
-def test_ray_resolves_the_file_and_makes_nothing_but_a_key_pair(account: Account) -> None:
+def test_the_head_comes_up_as_the_file_says_and_ray_adds_nothing_but_a_key_pair(account: Account) -> None:
     groups = account.ec2.describe_security_groups()["SecurityGroups"]
     document = account.file()
     resolved = commands._bootstrap_config(document, no_config_cache=True)
@@ -111,33 +111,25 @@ def test_ray_resolves_the_file_and_makes_nothing_but_a_key_pair(account: Account
         assert node["KeyName"].startswith("ray-autoscaler")
     assert Path(resolved["auth"]["ssh_private_key"]).stat().st_mode & 0o077 == 0
 
-
-def test_the_head_comes_up_as_the_file_says(account: Account) -> None:
-    head = _launch(commands._bootstrap_config(account.file(), no_config_cache=True), "head")
-    assert head["InstanceType"] == dev_stack().outputs.head_instance_type
-    assert head["ImageId"] == account.ami
+    head = _launch(resolved, "head")
+    assert (head["InstanceType"], head["ImageId"]) == (dev_stack().outputs.head_instance_type, account.ami)
     assert head["SubnetId"] in account.network["private_subnets"]
-    assert "PublicIpAddress" not in head or not head["PublicIpAddress"]
+    assert not head.get("PublicIpAddress")
     assert [one["GroupId"] for one in head["SecurityGroups"]] == [account.network["node_security_group"]]
     assert head["IamInstanceProfile"]["Arn"].endswith("instance-profile/ray-head")
     assert head["MetadataOptions"]["HttpTokens"] == "required"
     assert "InstanceLifecycle" not in head
     tags = {one["Key"]: one["Value"] for one in head["Tags"]}
-    assert tags["stack"] == "ray-train-platform/dev"
-    assert tags["ray-cluster-name"] == "ray-dev"
-    [disk] = account.ec2.describe_volumes(Filters=[{"Name": "attachment.instance-id", "Values": [head["InstanceId"]]}])[
-        "Volumes"
-    ]
+    assert (tags["stack"], tags["ray-cluster-name"]) == ("ray-train-platform/dev", "ray-dev")
+    of_head = [{"Name": "attachment.instance-id", "Values": [head["InstanceId"]]}]
+    [disk] = account.ec2.describe_volumes(Filters=of_head)["Volumes"]
     assert disk["Encrypted"] is True
 
 
 def test_a_spot_worker_comes_up_with_its_own_role(account: Account) -> None:
-    resolved = commands._bootstrap_config(
-        account.file(group="t4", is_spot=True, workers=NodeRange(0, 2)), no_config_cache=True
-    )
-    worker = _launch(resolved, "worker")
-    assert worker["InstanceType"] == "g4dn.xlarge"
-    assert worker["InstanceLifecycle"] == "spot"
+    document = account.file(group="t4", is_spot=True, workers=NodeRange(0, 2))
+    worker = _launch(commands._bootstrap_config(document, no_config_cache=True), "worker")
+    assert (worker["InstanceType"], worker["InstanceLifecycle"]) == ("g4dn.xlarge", "spot")
     assert worker["IamInstanceProfile"]["Arn"].endswith("instance-profile/ray-worker")
 
 

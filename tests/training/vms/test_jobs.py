@@ -70,15 +70,9 @@ class Lab:
     @contextmanager
     def started(self, name: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
         """A command that Ctrl-C interrupts."""
-        with subprocess.Popen(
-            [*self.hosts.laptop.prefix, *interruptible(name, "--ray", str(self.file), *arguments)],
-            cwd=ROOT,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        ) as process:
+        words = [*self.hosts.laptop.prefix, *interruptible(name, "--ray", str(self.file), *arguments)]
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        with subprocess.Popen(words, cwd=ROOT, env=self.environment, text=True, **streams) as process:
             try:
                 yield process
             finally:
@@ -128,21 +122,13 @@ def test_a_refused_run_has_the_driver_s_status(machines: Lab) -> None:
     data = ("--dataset", "image_folder", "--data-path", "/nonexistent", "--model", "resnet18")
     refused = machines.command("train", *_QUICK, "--name", "refused", *data)
     assert refused.returncode == 3, refused.stdout[-3000:] + refused.stderr[-2000:]
-    assert "/nonexistent" in refused.stdout
     assert "the driver exited with code 3" in refused.stdout
+    assert machines.command("resume", "nowhere").returncode == 2
 
 
-def test_ctrl_c_leaves_a_job_running_which_another_command_stops(machines: Lab) -> None:
-    _leave_running(machines, "left", "--epochs", "500")
-    stopped = machines.command("stop", "left")
-    assert stopped.returncode == 0, stopped.stdout + stopped.stderr
-    assert list((machines.runs / "left" / "checkpoints").glob("step-*")), "a stopped run has committed a checkpoint"
-    listed = machines.command("jobs").stdout
-    assert "stopped" in next(line for line in listed.splitlines() if line.startswith("left "))
-
-
-def test_a_job_can_be_followed_while_it_is_stopped_and_its_run_resumed(machines: Lab) -> None:
-    _leave_running(machines, "long", "--epochs", "500")
+def test_a_job_is_left_running_followed_while_another_command_stops_it_and_its_run_resumed(machines: Lab) -> None:
+    with machines.started("train", "--num-workers", "1", "--name", "long", "--epochs", "500") as command:
+        _interrupt(command, machines, "long")
     twice = machines.command("train", *_QUICK, "--name", "long")
     assert twice.returncode == 3
     assert "run long is running" in twice.stderr
@@ -154,24 +140,14 @@ def test_a_job_can_be_followed_while_it_is_stopped_and_its_run_resumed(machines:
     assert follower.returncode == 130, rest
     assert f"make resume RAY={machines.file} JOB=long" in rest
     assert machines.command("stop", "long").returncode == 3, "it is over"
+    listed = machines.command("jobs").stdout
+    assert "stopped" in next(line for line in listed.splitlines() if line.startswith("long "))
 
     with machines.started("resume", "long", "--set", "loop.clip_norm=2") as command:
         _interrupt(command, machines, "long")
     assert machines.command("stop", "long").returncode == 0
     first, second = [event.start_step for event in select(read_all(machines.runs / "long"), TrainingStarted)]
     assert first == 0 < second, "resumed from the checkpoint of the stop"
-
-
-def test_a_run_that_does_not_exist_is_not_resumed(machines: Lab) -> None:
-    refused = machines.command("resume", "nowhere")
-    assert refused.returncode == 2, refused.stdout + refused.stderr
-    assert "nowhere" in refused.stdout
-
-
-def _leave_running(machines: Lab, run: str, *options: str) -> None:
-    """Submit a run, and interrupt the command once the run has trained a step."""
-    with machines.started("train", "--num-workers", "1", "--name", run, *options) as command:
-        _interrupt(command, machines, run)
 
 
 def _interrupt(command: subprocess.Popen[str], machines: Lab, run: str) -> None:
