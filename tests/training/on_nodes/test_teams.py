@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-
 from observability.runlog import RunStarted, select
 from tests.training.on_nodes.cluster import HALFWAY, SETTINGS, Job, NodeCluster
 from training.checkpoint.store import committed_steps
@@ -48,18 +46,6 @@ def test_a_deadline_ends_a_job_and_keeps_its_checkpoints(nodes: NodeCluster) -> 
     assert "--deadline-hours" in job.said
     job.await_(job.has_no_pods, what="without pods")
     assert committed_steps(job.folder / "checkpoints")
-    nodes.delete(job)
-
-
-def test_a_job_whose_follower_is_interrupted_goes_on(nodes: NodeCluster, undisturbed: Job) -> None:
-    with nodes.job("left", "--num-workers", "2", *SETTINGS) as job:
-        job.await_step(1)
-        job.process.send_signal(signal.SIGINT)
-        assert job.end(seconds=60) == ExitStatus.INTERRUPTED
-        assert "make logs ENV=dev JOB=left" in job.said
-        assert nodes.run("logs", "left").returncode == 0
-    assert job.read()["status"]["jobStatus"] == "SUCCEEDED"
-    assert job.weights == undisturbed.weights
     nodes.delete(job)
 
 

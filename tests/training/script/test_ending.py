@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from training.errors import ExitStatus
 from training.script.ending import GRACE_SECONDS, Action, Ending
 
@@ -14,8 +12,10 @@ def _ending(nodes: int = 3) -> Ending:
 
 def test_a_command_that_succeeds_on_every_node_succeeds() -> None:
     ending = _ending()
-    assert [ending.ended(rank, 0, now=0) for rank in range(3)] == [None, None, None]
-    assert (ending.running, ending.status) == (set(), ExitStatus.DONE)
+    for rank, running in ((1, {0, 2}), (0, {2}), (2, set())):
+        assert ending.ended(rank, 0, now=0) is None
+        assert ending.running == running, "the others run on"
+    assert ending.status == ExitStatus.DONE
 
 
 def test_the_first_failure_ends_the_other_nodes_and_is_the_jobs() -> None:
@@ -29,12 +29,6 @@ def test_the_first_failure_ends_the_other_nodes_and_is_the_jobs() -> None:
     assert ending.status == 3
     assert ending.failure is not None
     assert ending.failure.message == "node 1 (pod-1): 'torchrun train.py' exited with status 3"
-
-
-def test_a_node_that_ends_early_without_an_error_leaves_the_others_running() -> None:
-    ending = _ending(2)
-    assert ending.ended(1, 0, now=0) is None
-    assert ending.running == {0}
 
 
 def test_a_lost_node_is_named_and_ends_the_others() -> None:
@@ -92,19 +86,16 @@ def test_a_failure_before_the_request_to_stop_stays_the_jobs() -> None:
     assert ending.status == 7
 
 
-@pytest.mark.parametrize(
-    ("status", "said", "remedy"),
-    [
+def test_a_failure_says_what_its_exit_status_means() -> None:
+    for status, said, remedy in (
         (127, "exited with status 127", "did not find the program"),
         (126, "exited with status 126", "not executable"),
         (137, "was ended by signal 9 (exit status 137)", "no memory left"),
         (139, "was ended by signal 11 (exit status 139)", ""),
-    ],
-)
-def test_a_failure_says_what_its_exit_status_means(status: int, said: str, remedy: str) -> None:
-    ending = _ending(1)
-    assert ending.ended(0, status, now=0) is None
-    assert ending.failure is not None
-    assert ending.failure.message == f"pod-0: 'torchrun train.py' {said}"
-    assert remedy in ending.failure.remedy
-    assert bool(remedy) == bool(ending.failure.remedy)
+    ):
+        ending = _ending(1)
+        assert ending.ended(0, status, now=0) is None
+        assert ending.failure is not None
+        assert ending.failure.message == f"pod-0: 'torchrun train.py' {said}"
+        assert remedy in ending.failure.remedy
+        assert bool(remedy) == bool(ending.failure.remedy)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.engines.report_table import ran
+from training.cli import main
 from training.code.archive import pack
 from training.code.identity import SUFFIX
 from training.errors import ExitStatus
@@ -89,74 +90,49 @@ def test_torchrun_reduces_over_the_workers_with_the_packages_of_the_code_folder(
     assert [(tmp_path / "first" / f"rank-{rank}").read_text() for rank in (0, 1)] == ["11 live", "11 live"]
 
 
-def test_an_archive_that_a_run_has_kept_runs_as_it_was(code: Path, tmp_path: Path) -> None:
+def test_an_archive_that_a_run_has_kept_runs_as_it_was_with_the_variables_of_a_cluster(
+    code: Path, tmp_path: Path
+) -> None:
     archive = tmp_path / f"code{SUFFIX}"
     archive.write_bytes(pack(code).data)
     (code / "mine" / "part.py").write_text("NAME = 'changed'\n")
-    status, out, err = ask(
-        "--cmd=python -c 'import mine.part; print(mine.part.NAME)'", f"--code={archive}", f"--root={tmp_path}"
-    )
-    assert (status, out) == (0, "live\n"), err
+    text = "python -c 'import mine.part; print(mine.part.NAME)'; ((PET_MASTER_PORT == MASTER_PORT)) &&"
+    text += " echo $NNODES $NODE_RANK $PET_NPROC_PER_NODE $MASTER_ADDR"
+    status, out, err = ask(f"--cmd={text}", "--workers=3", f"--code={archive}", f"--root={tmp_path}")
+    assert (status, out) == (0, "live\n1 0 3 127.0.0.1\n"), err
+    status, out, err = ask("--cmd=pwd; true && no-such-program", f"--root={tmp_path / 'runs'}", cwd=tmp_path)
+    assert (status, out) == (127, f"{tmp_path}\n")
+    assert "exited with status 127" in err
+    assert "remedy: the shell did not find the program" in err
 
 
-def test_the_command_has_the_variables_of_a_cluster(tmp_path: Path) -> None:
-    text = "echo $NNODES $NODE_RANK $PET_NPROC_PER_NODE $MASTER_ADDR; ((PET_MASTER_PORT == MASTER_PORT)) && pwd"
-    status, out, err = ask(f"--cmd={text}", "--workers=3", f"--root={tmp_path / 'runs'}", cwd=tmp_path)
-    assert (status, out) == (0, f"1 0 3 127.0.0.1\n{tmp_path}\n"), err
-
-
-@pytest.mark.parametrize(
-    ("text", "status", "said"),
-    [
-        ("exit 3", 3, "error: 'exit 3' exited with status 3\n"),
-        ("kill -SEGV $$", 139, "was ended by signal 11 (exit status 139)"),
-        ("true && no-such-program", 127, "remedy: the shell did not find the program"),
-    ],
-)
-def test_the_exit_status_is_the_commands(text: str, status: int, said: str, tmp_path: Path) -> None:
-    found, _, err = ask(f"--cmd={text}", f"--root={tmp_path}")
-    assert found == status
-    assert said in err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
+def test_bad_input_is_named_before_anything_starts(
+    code: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for arguments, said in (
         (["--cmd="], "cmd is empty"),
-        (["--cmd=echo 'a"], "unexpected EOF"),
         (["--cmd=torchrunn saves.py"], "torchrunn: no such program on PATH"),
         (["--cmd=torchrun tools/reduse.py"], "did you mean tools/reduce.py?"),
-        (["--cmd=saves.py"], "write ./saves.py"),
         (["--cmd=true", "--code=no/folder"], "code folder no/folder: no such folder"),
         (["--cmd=true", "--name=../x"], "invalid name='../x'"),
         (["--cmd=true", "--group=a10g"], "--group needs a cluster"),
         (["--cmd=true", "--out=job.yaml"], "--out needs a cluster"),
         (["--cmd=true", "--restarts=1"], "--restarts needs a cluster"),
-    ],
-)
-def test_bad_input_is_named_before_anything_starts(arguments: list[str], said: str, code: Path, tmp_path: Path) -> None:
-    given = arguments if any(one.startswith("--code") for one in arguments) else [*arguments, f"--code={code}"]
-    status, _, err = ask(*given, f"--root={tmp_path / 'runs'}")
-    assert status == ExitStatus.WRONG_INPUT
-    assert said in err
+    ):
+        status = main(["run", f"--code={code}", *arguments, f"--root={tmp_path / 'runs'}"])
+        assert (status, said in capsys.readouterr().err) == (ExitStatus.WRONG_INPUT, True), said
     assert not (tmp_path / "runs").exists()
 
 
-def test_ctrl_c_reaches_the_command_once_which_may_save(code: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_reaches_the_command_once_which_may_save(number: signal.Signals, code: Path, tmp_path: Path) -> None:
     with running("--cmd=python saves.py", f"--code={code}", f"--root={tmp_path}") as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        os.killpg(process.pid, signal.SIGINT)  # as the terminal does
+        if number is signal.SIGINT:
+            os.killpg(process.pid, number)  # as the terminal does
+        else:
+            process.send_signal(number)
         process.communicate(timeout=_SECONDS)
     assert process.returncode == ExitStatus.INTERRUPTED
-    assert (code / "saved").read_text() == "SIGINT"
-
-
-def test_sigterm_is_passed_on(code: Path, tmp_path: Path) -> None:
-    with running("--cmd=python saves.py", f"--code={code}", f"--root={tmp_path}") as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        process.terminate()
-        process.communicate(timeout=_SECONDS)
-    assert process.returncode == ExitStatus.INTERRUPTED
-    assert (code / "saved").read_text() == "SIGTERM"
+    assert (code / "saved").read_text() == number.name

@@ -51,19 +51,16 @@ def _start(text: str, folder: Path) -> tuple[CommandProcess, Output]:
     return CommandProcess(text, environment=environment, folder=folder, on_line=output.take), output
 
 
-@pytest.mark.parametrize(
-    ("text", "status"),
-    [
+def test_the_exit_status_is_that_of_the_shell(tmp_path: Path) -> None:
+    for text, status in (
         ("true", 0),
         ("exit 3", 3),
         ("no-such-program", 127),
         ("kill -TERM $$", 143),
         ("$PY -c 'import os; os.kill(os.getpid(), 9)'", 137),
         ("$PY -c 'import os; os.kill(os.getpid(), 9)'; exit $?", 137),
-    ],
-)
-def test_the_exit_status_is_that_of_the_shell(text: str, status: int, tmp_path: Path) -> None:
-    assert _start(text, tmp_path)[0].wait(_SECONDS) == status
+    ):
+        assert _start(text, tmp_path)[0].wait(_SECONDS) == status, text
 
 
 def test_both_streams_come_line_by_line_with_progress_bars_and_broken_text(tmp_path: Path) -> None:
