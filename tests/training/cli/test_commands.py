@@ -34,37 +34,21 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def run_command(root: Path, *words: str) -> int:
-    return main([*words, "--root", str(root)])
+def test_the_commands_show_the_newest_run_first_or_the_named_one(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(*words: str) -> str:
+        assert main([*words, "--root", str(root)]) == 0
+        return capsys.readouterr().out
 
-
-def test_jobs_lists_the_newest_run_first(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command(root, "jobs") == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[:3] for line in lines[1:]] == [["newer", "done", "5/5"], ["older", "done", "5/5"]]
-
-
-def test_logs_prints_the_events_of_the_newest_run(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command(root, "logs") == 0
-    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert events[0]["run"] == "newer"
-    assert events[-1]["kind"] == RunEnded.kind
+    _, *lines = said("jobs").splitlines()
+    assert [line.split()[:3] for line in lines] == [["newer", "done", "5/5"], ["older", "done", "5/5"]]
+    events = [json.loads(line) for line in said("logs").splitlines()]
+    assert (events[0]["run"], events[-1]["kind"]) == ("newer", RunEnded.kind)
     assert sum(event["kind"] == Step.kind for event in events) == 5
-
-
-def test_logs_prints_a_rank_s_own_log_on_request(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command(root, "logs", "older", "--rank", "0") == 0
-    assert capsys.readouterr().out == (root / "older" / "logs" / "rank-0.jsonl").read_text(encoding="utf-8")
-
-
-def test_monitor_once_prints_the_current_state_and_exits(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command(root, "monitor", "older", "--once") == 0
-    assert "older" in capsys.readouterr().out
-
-
-def test_report_writes_the_page_and_prints_its_path(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command(root, "report", "older") == 0
-    page = Path(capsys.readouterr().out.strip())
+    assert said("logs", "older", "--rank", "0") == (root / "older" / "logs" / "rank-0.jsonl").read_text()
+    assert "older" in said("monitor", "older", "--once")
+    page = Path(said("report", "older").strip())
     assert page == root / "older" / "report.html"
     assert "older" in page.read_text(encoding="utf-8")
 
@@ -74,18 +58,10 @@ def test_schema_prints_the_json_schema(capsys: pytest.CaptureFixture[str]) -> No
     assert set(json.loads(capsys.readouterr().out)["properties"]) == set(TrainingSettings.model_fields)
 
 
-@pytest.mark.parametrize("command", [["jobs"], ["logs"], ["verify"]])
-def test_commands_that_look_at_runs_import_nothing_heavy(root: Path, command: list[str]) -> None:
-    answer = ask(*command, "--root", str(root))
-    assert answer.status == 0
-    assert answer.heavy == set()
-
-
-def test_an_unknown_command_exits_with_status_2(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(["trian"])
-    assert caught.value.code == 2
-    assert "trian" in capsys.readouterr().err
+def test_commands_that_look_at_runs_import_nothing_heavy(root: Path) -> None:
+    for command in ("jobs", "logs", "verify"):
+        answer = ask(command, "--root", str(root))
+        assert (answer.status, answer.heavy) == (0, set()), command
 
 
 def test_a_closed_output_pipe_is_not_an_error(root: Path) -> None:

@@ -10,50 +10,41 @@ import pytest
 from training.cli import main
 
 
-@pytest.mark.parametrize(
-    ("words", "flag"),
-    [
-        (["train", "--team", "research"], "--team"),
-        (["train", "--group", "a10g"], "--group"),
-        (["train", "--detach"], "--detach"),
-        (["train", "--deadline-hours", "3"], "--deadline-hours"),
-        (["train", "--outputs", "outputs.json"], "--outputs"),
-        (["train", "--schedule", "0 2 * * *"], "--schedule"),
-        (["train", "--time-zone", "Europe/Berlin"], "--time-zone"),
-        (["resume", "first", "--team", "research"], "--team"),
-        (["stop", "first", "--detach"], "--detach"),
-        (["jobs", "--team", "research"], "--team"),
-        (["logs", "--kubeconfig", "file"], "--kubeconfig"),
-        (["logs", "--pod", "x"], "--pod"),
-    ],
-)
-def test_an_option_of_a_cluster_needs_its_environment(
-    words: list[str], flag: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(words) == 2
-    assert f"{flag} needs a cluster\n  remedy: name its environment: ENV=… (--env)" in capsys.readouterr().err
+def test_an_option_of_a_cluster_needs_its_environment(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (
+        ["train", "--team", "research"],
+        ["train", "--group", "a10g"],
+        ["train", "--detach"],
+        ["train", "--deadline-hours", "3"],
+        ["train", "--outputs", "outputs.json"],
+        ["train", "--schedule", "0 2 * * *"],
+        ["train", "--time-zone", "Europe/Berlin"],
+        ["resume", "--team", "research", "first"],
+        ["stop", "--detach", "first"],
+        ["jobs", "--team", "research"],
+        ["logs", "--kubeconfig", "file"],
+        ["logs", "--pod", "x"],
+    ):
+        assert main(words) == 2
+        said = f"{words[1]} needs a cluster\n  remedy: name its environment: ENV=… (--env)"
+        assert said in capsys.readouterr().err, words
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["ui", "--port", "65536"], "argument --port: must be at least 0 and at most 65535, not 65536"),
-        (["forward", "--env", "dev", "--port", "-1"], "argument --port: must be at least 1 and at most 65535, not -1"),
-        (["notebook", "--port", "99999"], "argument --port: must be at least 0 and at most 65535, not 99999"),
-        (["logs", "--rank", "-1"], "argument --rank: must be at least 0, not -1"),
-        (["logs", "--days", "nan"], "argument --days: must be at least 0, not nan"),
-        (["cluster", "--env", "dev", "--gpus", "-1"], "argument --gpus: must be at least 0, not -1"),
-        (["cluster", "--env", "dev", "--hours", "inf"], "argument --hours: must be at least 0, not inf"),
-        (["data-sync", "--env", "dev", "--workers", "0"], "argument --workers: must be at least 1, not 0"),
-    ],
-)
-def test_a_number_outside_its_range_is_refused_with_the_range(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(words)
-    assert caught.value.code == 2
-    assert said in capsys.readouterr().err
+def test_a_number_outside_its_range_is_refused_with_the_range(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, flag, value, said in (
+        (["ui"], "--port", "65536", "at least 0 and at most 65535"),
+        (["forward", "--env", "dev"], "--port", "-1", "at least 1 and at most 65535"),
+        (["notebook"], "--port", "99999", "at least 0 and at most 65535"),
+        (["logs"], "--rank", "-1", "at least 0"),
+        (["logs"], "--days", "nan", "at least 0"),
+        (["cluster", "--env", "dev"], "--gpus", "-1", "at least 0"),
+        (["cluster", "--env", "dev"], "--hours", "inf", "at least 0"),
+        (["data-sync", "--env", "dev"], "--workers", "0", "at least 1"),
+    ):
+        with pytest.raises(SystemExit) as caught:
+            main([*words, flag, value])
+        assert caught.value.code == 2
+        assert f"argument {flag}: must be {said}, not {value}" in capsys.readouterr().err
 
 
 def test_the_log_of_a_rank_that_the_run_does_not_have_is_refused(

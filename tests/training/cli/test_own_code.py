@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from tests.training.cli.command import ROOT, ask
 from tests.training.code.projects import write
+from training.cli import main
 
 KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n"
 
 
-@dataclass(frozen=True)
-class Wrong:
-    """A code folder, what is trained with it, the exit status, and parts of the error."""
+class Wrong(NamedTuple):
+    """A code folder, parts of the error, what is trained with it, and the exit status."""
 
     make: Callable[[Path], object]
     parts: tuple[str, ...]
@@ -62,48 +62,43 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_a_code_folder_that_cannot_be_used_is_refused_with_a_remedy(tmp_path: Path, name: str) -> None:
-    wrong = WRONG[name]
-    wrong.make(tmp_path / "mine")
-    model = ("--model", wrong.model) if wrong.model else ()
-    answer = ask("train", "--code", str(tmp_path / "mine"), *model, "--set", f"run.directory={tmp_path / 'runs'}")
-    assert answer.status == wrong.status, answer.err
-    for part in (*wrong.parts, "remedy:"):
-        assert part in answer.err
-    assert "/training/" not in answer.err.replace(str(tmp_path), "")
-    assert answer.heavy == set()
-    assert not (tmp_path / "runs").exists()
+def test_a_code_folder_that_cannot_be_used_is_refused_with_a_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, wrong in WRONG.items():
+        code, runs = tmp_path / name / "mine", tmp_path / name / "runs"
+        code.parent.mkdir()
+        wrong.make(code)
+        model = ("--model", wrong.model) if wrong.model else ()
+        assert main(["train", "--code", str(code), *model, "--set", f"run.directory={runs}"]) == wrong.status, name
+        error = capsys.readouterr().err
+        for part in (*wrong.parts, "remedy:"):
+            assert part in error
+        assert "/training/" not in error.replace(str(tmp_path), "")
+        assert not runs.exists()
+    assert main(["train", "--code", str(ROOT)]) == 2
+    assert "this is the platform itself" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("code", ["import torch, no_such_package", "1 / 0", "import sys; sys.exit()"])
-def test_names_are_checked_without_an_import_which_may_need_what_only_the_ranks_have(tmp_path: Path, code: str) -> None:
+def test_names_are_checked_without_an_import_which_may_need_what_only_the_ranks_have(tmp_path: Path) -> None:
     folder = tmp_path / "project"
-    package(code)(folder)
-    (folder / "mine" / "nets.py").write_text("def f(spec): return spec\n")
-    answer = ask("train", "--code", str(folder), "--model", "mine.nets:f", "--print-config")
-    assert answer.status == 0, answer.err
-    assert not answer.heavy
-
-
-def test_the_platform_itself_is_not_taken_for_the_user_s_code() -> None:
-    answer = ask("train", "--code", str(ROOT))
-    assert (answer.status, "this is the platform itself" in answer.err) == (2, True)
-
-
-def test_secrets_and_pipes_are_left_out_and_listed(tmp_path: Path) -> None:
-    folder = write(tmp_path / "mine", {"nets.py": "", ".env": "TOKEN=1\n", "key.txt": KEY})
+    package("import torch, no_such_package")(folder)
+    (folder / "mine" / "nets.py").write_text("def f(spec): return spec\n1 / 0\n")
+    write(folder, {".env": "TOKEN=1\n", "key.txt": KEY})
     os.mkfifo(folder / "pipe")
-    answer = ask("train", "--code", str(folder), "--print-config")
-    assert answer.status == 0
-    assert "left out of the code archive: .env (looks like a secret), key.txt (looks like a secret)" in answer.err
+    answer = ask("train", "--code", str(folder), "--model", "mine.nets:f", "--print-config")
+    assert (answer.status, answer.heavy) == (0, set()), answer.err
+    left_out = "left out of the code archive: .env (looks like a secret), key.txt (looks like a secret)"
+    assert left_out in answer.err
     assert "pipe (not a file)" in answer.err
 
 
-def test_code_without_git_needs_no_more_than_a_config_in_it(tmp_path: Path) -> None:
-    folder = write(
-        tmp_path / "mine", {"train.yaml": "run: {seed: 7}\nmodel: {name: 'nets:make'}\n", "nets.py": "make = dict\n"}
-    )
-    answer = ask("train", "--code", "mine/", "--print-config", cwd=tmp_path)
-    assert (answer.status, "seed: 7" in answer.out) == (0, True), answer.err
+def test_code_without_git_needs_no_more_than_a_config_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = "run: {seed: 7}\nmodel: {name: 'nets:make'}\n"
+    folder = write(tmp_path / "mine", {"train.yaml": config, "nets.py": "make = dict\n"})
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "--code", "mine/", "--print-config"]) == 0
+    assert "seed: 7" in capsys.readouterr().out
     assert sorted(path.name for path in folder.iterdir()) == ["nets.py", "train.yaml"]
