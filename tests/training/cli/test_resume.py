@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -69,68 +68,55 @@ def contents(folder: Path) -> dict[Path, bytes]:
     return {file.relative_to(folder): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
-def keep(original: Path) -> None:
-    del original
-
-
-@pytest.mark.parametrize("leave", [keep, shutil.rmtree])
-def test_the_copy_of_a_run_is_resumed_in_its_own_folder(
-    root: Path, tmp_path: Path, leave: Callable[[Path], None]
-) -> None:
-    original, copy = root / "run", tmp_path / "backups" / "copy"
-    shutil.copytree(original, copy)
-    leave(original)
+def test_the_copy_of_a_run_is_resumed_in_its_own_folder(root: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "backups" / "copy"
+    shutil.copytree(root / "run", copy)
     before = contents(root)
     assert main(["resume", str(copy), "--root", str(root), *setting("loop.max_steps=15")]) == 0
     assert contents(root) == before
     assert sorted(path.name for path in copy.parent.iterdir()) == ["copy"]
     assert select(read_all(copy), Restored)[-1].step == STEPS
     assert select(read_all(copy), RunStarted)[-1].run == "copy"
-    assert (run := RunDirectory(copy).settings().run) == run.model_copy(
-        update={"directory": copy.parent, "name": "copy"}
-    )
+    run = RunDirectory(copy).settings().run
+    assert (run.directory, run.name) == (copy.parent, "copy")
     expected = run_alone(up_to(15, root), tmp_path / "reference").weights_sha256
     assert select(read_all(copy), RunEnded)[-1].weights_sha256 == expected
 
 
-@pytest.mark.parametrize(("place", "given"), [("..", "runs/run"), (".", "./run"), ("run/logs", "..")])
-def test_a_folder_is_resumed_from_any_place(
-    root: Path, monkeypatch: pytest.MonkeyPatch, place: str, given: str
-) -> None:
-    monkeypatch.chdir(root / place)
-    assert main(["resume", given, *setting("loop.max_steps=15")]) == 0
-    assert select(read_all(root / "run"), Restored)[-1].step == STEPS
-    assert [path.name for path in root.iterdir()] == ["run"]
-
-
-def test_a_path_is_a_folder_even_if_a_run_has_its_name(
+def test_a_folder_is_found_from_any_place_by_its_path_even_if_a_run_has_its_name(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(root / "run", tmp_path / "run")
-    monkeypatch.chdir(tmp_path)
-    before = contents(root)
-    assert main(["resume", "./run", "--root", str(root), *setting("loop.max_steps=15")]) == 0
-    assert contents(root) == before
+    (tmp_path / "link").symlink_to(root / "run")
+    run, same_name = root / "run", tmp_path / "run"
+    shutil.copytree(run, same_name)
+    for place, given, found in (
+        ("..", "runs/run", run),
+        (".", "./run", run),
+        ("run/logs", "..", run),
+        ("..", "./run", same_name),
+        (".", str(tmp_path / "link"), run),
+    ):
+        monkeypatch.chdir(root / place)
+        opened = RunDirectory.open(given, root=root)
+        assert (opened.name, opened.path.resolve()) == ("run", found), given
 
 
-def test_a_link_to_a_folder_resumes_the_run_under_its_own_name(root: Path, tmp_path: Path) -> None:
+def test_a_run_is_resumed_under_the_name_of_its_folder_also_through_a_link(root: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(root / "run")
     assert main(["resume", str(tmp_path / "link"), *setting("loop.max_steps=15")]) == 0
     assert RunDirectory(root / "run").settings().run.name == "run"
+    assert [path.name for path in root.iterdir()] == ["run"]
     assert select(read_all(root / "run"), RunStarted)[-1].run == "run"
 
 
-@pytest.mark.parametrize("change", ["run.name=other", "run.directory=/nowhere"])
 def test_a_run_is_not_resumed_under_another_name_or_in_another_folder(
-    root: Path, capfd: pytest.CaptureFixture[str], change: str
+    root: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert resume(root, change) == 2
-    error = capfd.readouterr().err
-    assert f"--set {change}" in error
-    assert f"train --config {root / 'run' / 'settings.yaml'} --name NAME" in error
-
-
-def test_a_folder_whose_name_is_not_a_run_s_is_refused(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for change in ("run.name=other", "run.directory=/nowhere"):
+        assert resume(root, change) == 2
+        error = capfd.readouterr().err
+        assert f"--set {change}" in error
+        assert f"train --config {root / 'run' / 'settings.yaml'} --name NAME" in error
     (root / "run").rename(root / "My run")
     assert main(["resume", str(root / "My run")]) == 2
     error = capfd.readouterr().err
@@ -177,32 +163,25 @@ def remove_manifests(run: Path) -> None:
         path.unlink()
 
 
-def remove_checkpoints(run: Path) -> None:
-    for path in run.glob("checkpoints/*"):
-        shutil.rmtree(path)
-
-
-@pytest.mark.parametrize("lose", [remove_manifests, remove_checkpoints, lambda run: shutil.rmtree(run / "checkpoints")])
 def test_a_run_that_lost_its_checkpoints_is_refused_and_keeps_every_file(
-    root: Path, capfd: pytest.CaptureFixture[str], lose: Callable[[Path], None]
+    root: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     run = root / "run"
-    lose(run)
-    before = contents(run)
-    assert resume(root, "loop.max_steps=15") == 3
-    error = capfd.readouterr().err
-    parts = [
-        f"{run / 'checkpoints'}",
-        "step 12",
-        "manifest.json",
-        "from a backup",
-        f"--config {run / 'settings.yaml'} --name",
-    ]
-    if lose is remove_manifests:
-        parts += ["step-00000010/model.safetensors", "step-00000012/model.safetensors"]
-    for part in parts:
-        assert part in error
-    assert {path: data for path, data in contents(run).items() if path.name != "driver.pid"} == before
+    parts = ["step 12", "manifest.json", "from a backup", f"--config {run / 'settings.yaml'} --name"]
+    unfinished = ["step-00000010/model.safetensors", "step-00000012/model.safetensors"]
+    for lose, named in (
+        (remove_manifests, [*parts, *unfinished]),
+        (lambda run: shutil.rmtree(run / "checkpoints"), parts),
+    ):
+        lose(run)
+        (run / "driver.pid").unlink(missing_ok=True)
+        before = contents(run)
+        assert resume(root, "loop.max_steps=15") == 3
+        error = capfd.readouterr().err
+        for part in (f"{run / 'checkpoints'}", *named):
+            assert part in error
+        (run / "driver.pid").unlink(missing_ok=True)
+        assert contents(run) == before
 
 
 def test_a_run_that_was_killed_in_its_first_save_starts_anew(root: Path) -> None:
@@ -217,24 +196,17 @@ def test_a_run_with_a_checkpoint_is_refused_under_resume_never(root: Path, capfd
     assert "checkpoint of step 12" in capfd.readouterr().err
 
 
-def test_verify_passes_if_all_checkpoints_are_good(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["verify", "run", "--root", str(root)]) == 0
-    assert capsys.readouterr().out.count(": good") == 2
+def test_verify_names_each_checkpoint_and_what_is_damaged(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def verified() -> tuple[int, list[str]]:
+        status = main(["verify", "run", "--root", str(root)])
+        return status, [line.partition(": ")[2] for line in capsys.readouterr().out.splitlines()]
 
-
-def test_verify_fails_on_a_damaged_checkpoint_and_names_the_file(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    assert verified() == (0, ["good", "good"])
     path = newest(root)
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    assert main(["verify", "run", "--root", str(root)]) == 1
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.partition(": ")[2] for line in lines] == ["good", "model.safetensors does not match its sha256"]
-
-
-def test_verify_fails_without_a_checkpoint(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert verified() == (1, ["good", "model.safetensors does not match its sha256"])
     shutil.rmtree(root / "run" / "checkpoints")
     assert main(["verify", "run", "--root", str(root)]) == 1
     assert "no checkpoint" in capsys.readouterr().out

@@ -44,21 +44,12 @@ def _shown(*lines: str) -> list[str]:
     return [line for line in lines if log.is_shown(line)]
 
 
-def test_a_driver_s_lines_are_shown_also_those_that_look_like_ray_s() -> None:
+def test_only_a_driver_s_lines_are_shown_also_those_that_look_like_ray_s() -> None:
     assert _shown(*_BEFORE, *_DRIVER) == [*_DRIVER]
-
-
-def test_what_follows_the_driver_s_log_is_not_shown() -> None:
     for end in (_SUCCEEDED, _FAILED, _HEAD_GONE):
         assert _shown(*_BEFORE, *_DRIVER, _CLOSED, *end) == [*_DRIVER]
-
-
-def test_a_last_line_that_comes_after_the_end_is_shown() -> None:
-    assert _shown(_CLOSED, _LAST, *_HEAD_GONE) == [_LAST]
-
-
-def test_without_a_driver_the_reason_is_shown() -> None:
-    assert _shown(_BEFORE[0], _NO_DRIVER, *_HEAD_GONE) == [_NO_DRIVER, *_HEAD_GONE]
+    assert _shown(_CLOSED, _LAST, *_HEAD_GONE) == [_LAST], "a last line may come after the end"
+    assert _shown(_BEFORE[0], _NO_DRIVER, *_HEAD_GONE) == [_NO_DRIVER, *_HEAD_GONE], "the reason of no driver"
 
 
 def test_ray_says_so() -> None:
