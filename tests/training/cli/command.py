@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+
+from training.cli import main
 
 ROOT = Path(__file__).resolve().parents[3]
 HEAVY = frozenset({"torch", "ray", "mlflow", "numpy", "sklearn", "matplotlib", "pandas", "scipy", "optuna"})
@@ -28,6 +32,20 @@ class Answer:
     out: str
     err: str
     heavy: frozenset[str]
+
+
+def ask_here(*arguments: str) -> Answer:
+    """Run `python -m training` with these arguments in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        status = main(arguments)
+    return Answer(status=int(status), out=out.getvalue(), err=err.getvalue(), heavy=frozenset())
+
+
+def assert_refused(status: int, said: str, *arguments: str) -> None:
+    """Check that a command refuses its arguments with a status and part of an error."""
+    answer = ask_here(*arguments)
+    assert (answer.status, said in answer.err) == (status, True), (arguments, answer.err)
 
 
 def ask(*arguments: str, cwd: Path = ROOT, program: str = "training.cli") -> Answer:

@@ -9,11 +9,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-import yaml
-
 from tests.engines.kubernetes_operators import Operated
 from tests.training.cli.command import ROOT
-from tests.training.cluster.team_cluster import dev_outputs
+from tests.training.cluster.team_cluster import dev_outputs, reached_with
 
 
 def options_on(queued: Operated, folder: Path) -> list[str]:
@@ -23,11 +21,8 @@ def options_on(queued: Operated, folder: Path) -> list[str]:
 
 def options_with(kubeconfig: Path, folder: Path) -> list[str]:
     """Options of a command that reaches the cluster of a kubeconfig as the stack dev; the outputs are written to a folder."""
-    reached = yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]
-    outputs = dev_outputs()
-    connection = {"endpoint": reached["server"], "certificate_authority": reached["certificate-authority-data"]}
     file = folder / "outputs.json"
-    file.write_text(json.dumps({**outputs, "cluster": {**outputs["cluster"], **connection}}))
+    file.write_text(json.dumps({**dev_outputs(), "cluster": reached_with(kubeconfig)}))
     return ["--env", "dev", "--outputs", str(file), "--kubeconfig", str(kubeconfig)]
 
 

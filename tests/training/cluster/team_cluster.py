@@ -27,7 +27,7 @@ from platform_charts.jobs.rayjob import render_job
 from platform_charts.jobs.request import Target
 from tests.engines.kubernetes import Cluster
 from tests.infra.aws.graphs import graph
-from training.cli import main
+from tests.training.cli.command import Answer, ask_here, assert_refused
 from training.cluster.context import team_named
 from training.cluster.job_manifest import JobOptions, request_of
 from training.cluster.job_settings import for_cluster
@@ -96,7 +96,15 @@ class TeamCluster:
 
     def run(self, command: str, *arguments: str) -> int:
         """Exit status of a command in this namespace."""
-        return main([command, *self.arguments, *arguments])
+        return self.ask(command, *arguments).status
+
+    def ask(self, command: str, *arguments: str) -> Answer:
+        """Run a command in this namespace."""
+        return ask_here(command, *self.arguments, *arguments)
+
+    def refuses(self, status: int, said: str, command: str, *arguments: str) -> None:
+        """Check that a command in this namespace ends with a status and part of an error."""
+        assert_refused(status, said, command, *self.arguments, *arguments)
 
     def submit(self, name: str) -> Manifest:
         """Submit a job as an administrator."""
@@ -157,17 +165,19 @@ class TeamCluster:
         return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": self.namespace}}
 
 
+def reached_with(kubeconfig: Path) -> dict[str, Any]:
+    """The output `cluster` of the dev stack on the cluster of a kubeconfig."""
+    reached = yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]
+    connection = {"endpoint": reached["server"], "certificate_authority": reached["certificate-authority-data"]}
+    return {**dev_outputs()["cluster"], **connection}
+
+
 @contextmanager
 def team_cluster_on(api: Cluster, kubeconfig: Path, folder: Path) -> Iterator[TeamCluster]:
     """A new namespace, deleted afterwards."""
     namespace = f"research-{uuid.uuid4().hex[:8]}"
     outputs = {**dev_outputs()}
-    reached = yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]
-    outputs["cluster"] = {
-        **outputs["cluster"],
-        "endpoint": reached["server"],
-        "certificate_authority": reached["certificate-authority-data"],
-    }
+    outputs["cluster"] = reached_with(kubeconfig)
     outputs["teams"] = [{**team, "namespace": namespace} if team["name"] == TEAM else team for team in outputs["teams"]]
     file = folder / "outputs.json"
     file.write_text(json.dumps(outputs))

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.training.cli.command import ask
+from platform_charts.jobs.rayjob import IMAGE_ANNOTATION
+from tests.training.cli.command import ask, assert_refused
 from tests.training.cluster.commands import command, read_until
 from tests.training.cluster.team_cluster import TeamCluster, dev_outputs, objects, wait_until
-from training.cli import main
+from training.cluster.job_manifest import image_of
 
 
 def file_with(folder: Path, **changes: object) -> str:
@@ -33,50 +34,50 @@ def test_the_objects_of_a_job_are_written_without_a_cluster(tmp_path: Path) -> N
     assert answer.heavy == frozenset()
 
 
-def test_invalid_input_is_refused_before_connecting_to_a_cluster(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_invalid_input_is_refused_before_connecting_to_a_cluster(tmp_path: Path) -> None:
     (group, *_) = dev_outputs()["gpu_groups"]
     ends = (datetime.now(UTC) + timedelta(hours=5)).isoformat()
     block = {"gpu_groups": [{**group, "capacity_type": "CAPACITY_BLOCK", "drain_before": ends}]}
-    in_block = ["--use-gpu", "--num-workers", "1", "--group", group["name"]]
-    cases: list[tuple[list[str], dict[str, object], int, str]] = [
-        ([], {"platform": "9.9.9"}, 3, "does not match this checkout's release"),
-        (["--team", "nobody"], {}, 2, "no team nobody"),
-        (["--name", "Run.1"], {}, 2, "run.name"),
-        (["--name", "run.1"], {}, 2, "of a job or cluster"),
-        (["--use-gpu", "--num-workers", "512", "--batch", "512"], {}, 3, "no GPU group"),
-        (["--use-gpu", "--group", "none"], {}, 2, "no such GPU group"),
-        (["--config", "resnet50-cifar10", "--data-path", "/data"], {}, 2, "/mnt/datasets"),
-        (in_block, block, 3, "has to be empty by"),
-    ]
-    for arguments, changes, status, said in cases:
-        where = ["--env", "dev", "--team", "research", "--outputs", file_with(tmp_path, **changes)]
-        assert main(["train", *where, *arguments]) == status, arguments
-        assert said in capsys.readouterr().err
+    in_block = ("--use-gpu", "--num-workers", "1", "--group", str(group["name"]))
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "requirements.txt").write_text("numpy>=2\nno-such-package>=1\n")
+    tagged = f"{dev_outputs()['registries']['trainer']}:custom-0123"
+
+    def refuses(status: int, said: str, *arguments: str, **changes: object) -> None:
+        where = ("--env", "dev", "--team", "research", "--outputs", file_with(tmp_path, **changes))
+        assert_refused(status, said, "train", *where, *arguments)
+
+    refuses(3, "does not match this checkout's release", platform="9.9.9")
+    refuses(2, "no team nobody", "--team", "nobody")
+    refuses(2, "run.name", "--name", "Run.1")
+    refuses(2, "of a job or cluster", "--name", "run.1")
+    refuses(3, "no GPU group", "--use-gpu", "--num-workers", "512", "--batch", "512")
+    refuses(2, "no such GPU group", "--use-gpu", "--group", "none")
+    refuses(2, "/mnt/datasets", "--config", "resnet50-cifar10", "--data-path", "/data")
+    refuses(3, "has to be empty by", *in_block, **block)
+    refuses(2, "is not a digest reference", "--image", tagged)
+    refuses(3, "\n  no-such-package>=1\n", "--code", str(code))
 
 
 def test_a_job_whose_image_was_never_pushed_is_not_submitted(
-    team_cluster: TeamCluster, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    team_cluster: TeamCluster, name: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "outputs.json"
     file.write_text(json.dumps({**json.loads(team_cluster.outputs.read_text()), "is_recorded": False}))
-    assert replace(team_cluster, outputs=file).run("train", "--name", name, "--detach") == 3
-    assert "rtp-dev/trainer: it was never pushed" in capsys.readouterr().err
+    never_pushed = "rtp-dev/trainer: it was never pushed"
+    replace(team_cluster, outputs=file).refuses(3, never_pushed, "train", "--name", name, "--detach")
     assert team_cluster.job(name) is None
 
 
-def test_the_next_submission_deletes_expired_jobs_with_their_settings(
-    team_cluster: TeamCluster, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_next_submission_deletes_expired_jobs_with_their_settings(team_cluster: TeamCluster, name: str) -> None:
     old, new, running = f"{name}-a", f"{name}-b", f"{name}-c"
     for one in (old, running):
         assert team_cluster.run("train", "--name", one, "--keep-days", "0", "--detach") == 0
     team_cluster.starts(running)
     status = {"jobDeploymentStatus": "Complete", "jobStatus": "SUCCEEDED", "endTime": "2026-01-01T08:00:00Z"}
     team_cluster.operator_writes(old, **status)
-    assert team_cluster.run("train", "--name", new, "--detach") == 0
-    assert f"expired jobs deleted: {old}\n" in capsys.readouterr().out
+    assert f"expired jobs deleted: {old}\n" in team_cluster.ask("train", "--name", new, "--detach").out
     wait_until(lambda: team_cluster.job(old) is None and team_cluster.settings_of(old) is None)
     assert team_cluster.job(new)
     assert team_cluster.job(running)
@@ -88,16 +89,12 @@ def _without_aws(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
-def test_a_detached_job_is_submitted_with_the_next_commands_and_listed(
-    team_cluster: TeamCluster, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert team_cluster.run("train", "--name", name, "--detach") == 0
-    said = capsys.readouterr().out
+def test_a_detached_job_is_submitted_with_the_next_commands_and_listed(team_cluster: TeamCluster, name: str) -> None:
+    said = team_cluster.ask("train", "--name", name, "--detach").out
     assert f"job {name} submitted to queue research of dev: 2 worker pods on CPUs" in said
     assert f"make stop ENV=dev JOB={name} TEAM=research" in said
     team_cluster.starts(name)
-    assert team_cluster.run("jobs") == 0
-    headings, *rows = capsys.readouterr().out.splitlines()
+    headings, *rows = team_cluster.ask("jobs").out.splitlines()
     assert " ".join(headings.split()) == "job team state queue workers GPUs group age progress left reason"
     (row,) = [row.split() for row in rows if row.startswith(name)]
     assert row[1:5] == ["research", "running", "2", "0"]
@@ -112,10 +109,13 @@ def test_the_exit_status_is_the_jobs(team_cluster: TeamCluster, name: str) -> No
     assert team_cluster.run("logs", name) == 0
 
 
-def test_a_job_that_has_ended_is_submitted_again_with_changed_settings(team_cluster: TeamCluster, name: str) -> None:
+def test_a_job_that_has_ended_is_submitted_again_with_changed_settings_and_image(
+    team_cluster: TeamCluster, name: str
+) -> None:
+    image = f"{dev_outputs()['registries']['trainer']}@sha256:{'d' * 64}"
     before = team_cluster.submit(name)
     team_cluster.ends(name)
-    changes = ["--set", "loop.epochs=77", "--priority", "high"]
+    changes = ["--set", "loop.epochs=77", "--priority", "high", "--image", image]
     assert team_cluster.run("resume", name, *changes, "--detach") == 0
     after, settings = team_cluster.job(name), team_cluster.settings_of(name)
     assert after is not None
@@ -123,6 +123,11 @@ def test_a_job_that_has_ended_is_submitted_again_with_changed_settings(team_clus
     assert after["metadata"]["uid"] != before["metadata"]["uid"]
     assert after["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] == "training-high"
     assert "epochs: 77" in settings["data"]["settings.yaml"]
+    team_cluster.ends(name)
+    assert team_cluster.run("resume", name, "--detach") == 0
+    again = team_cluster.job(name)
+    assert again is not None
+    assert (image_of(again), again["metadata"]["annotations"][IMAGE_ANNOTATION]) == (image, image)
 
 
 def test_a_signal_leaves_the_job_running_and_says_how_to_stop_it(team_cluster: TeamCluster, name: str) -> None:
