@@ -76,22 +76,15 @@ def on_a_node(since: datetime) -> Mapping[str, object]:
     }
 
 
-def cost(cluster: TeamCluster, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What `make cost` prints."""
-    capsys.readouterr()
-    assert cluster.run("cost", *arguments) == 0
-    return capsys.readouterr().out
-
-
 def test_a_finished_job_costs_its_admissions_times_its_parts_of_nodes(
-    team_cluster: TeamCluster, name: str, now: datetime, capsys: pytest.CaptureFixture[str]
+    team_cluster: TeamCluster, name: str, now: datetime
 ) -> None:
     gpu_job(team_cluster, name)
     admitted(team_cluster, name, since=now - 4 * HOUR, past=3600)
     ended = at(now - 2 * HOUR - timedelta(minutes=1))  # its pods stay for a minute
     status = {"jobDeploymentStatus": "Complete", "jobStatus": "SUCCEEDED", "endTime": ended, "succeeded": 1}
     team_cluster.operator_writes(name, **status)
-    said = cost(team_cluster, capsys, name)
+    said = team_cluster.ask("cost", name).out
     assert f"job {name}: done" in said
     assert "1 head     on m7i.xlarge   $0.10 an hour each  3.00 hours" in said
     assert "2 workers  on g5.12xlarge  $5.67 an hour each  6.00 hours" in said
@@ -100,7 +93,7 @@ def test_a_finished_job_costs_its_admissions_times_its_parts_of_nodes(
 
 
 def test_a_running_job_costs_what_its_pods_hold_and_is_idle_before_its_driver(
-    team_cluster: TeamCluster, name: str, now: datetime, capsys: pytest.CaptureFixture[str]
+    team_cluster: TeamCluster, name: str, now: datetime
 ) -> None:
     gpu_job(team_cluster, name)
     admitted(team_cluster, name, since=now - 3 * HOUR)
@@ -110,7 +103,7 @@ def test_a_running_job_costs_what_its_pods_hold_and_is_idle_before_its_driver(
     with team_cluster.api.applied(*pods) as made:
         for one, hours in zip(made, (2, 2, 1), strict=True):
             team_cluster.api.update_status(one, on_a_node(now - hours * HOUR))
-        said = cost(team_cluster, capsys, name)
+        said = team_cluster.ask("cost", name).out
     found = re.search(
         r"cost +\$([\d.]+), since its pods .*\n +idle +\$([\d.]+), ([\d.]+) % of the time: no driver", said
     )
@@ -123,20 +116,20 @@ def test_a_running_job_costs_what_its_pods_hold_and_is_idle_before_its_driver(
 
 
 def test_a_queued_job_costs_nothing_the_team_is_the_sum_of_its_jobs_and_without_prices_there_is_a_reason(
-    team_cluster: TeamCluster, name: str, now: datetime, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    team_cluster: TeamCluster, name: str, now: datetime, tmp_path: Path
 ) -> None:
     for letter in "abc":
         gpu_job(team_cluster, f"{name}-{letter}")
     for letter in "bc":  # stopped: what it held is past
         admitted(team_cluster, f"{name}-{letter}", since=now - HOUR, past=7200, holds=False)
-    assert "it has held no node so far, which costs nothing" in cost(team_cluster, capsys, f"{name}-a")
-    rows = {line.split()[0]: line.split() for line in cost(team_cluster, capsys).splitlines() if name in line}
+    assert "it has held no node so far, which costs nothing" in team_cluster.ask("cost", f"{name}-a").out
+    rows = {line.split()[0]: line.split() for line in team_cluster.ask("cost").out.splitlines() if name in line}
     assert rows[f"{name}-a"][-2:] == ["0.00", "$0.00"]
     for letter in "bc":
         assert rows[f"{name}-{letter}"][-3:] == ["8", "16.00", f"${2 * JOB_PRICE:.2f}"]
     file = tmp_path / "outputs.json"
     file.write_text(json.dumps({**json.loads(team_cluster.outputs.read_text()), "region": "eu-north-1"}))
-    said = cost(replace(team_cluster, outputs=file), capsys, f"{name}-b")
+    said = replace(team_cluster, outputs=file).ask("cost", f"{name}-b").out
     assert "2 workers  on g5.12xlarge  unknown  4.00 hours  unknown" in said
     assert "the price table is of us-east-1, the stack is in eu-north-1" in said
 

@@ -11,7 +11,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import yaml
 
 from infra.kube.api import KubernetesApi
 from infra.kube.errors import ApiError
@@ -180,26 +179,25 @@ def deleted(team_cluster: TeamCluster, name: str) -> None:
 
 
 def test_code_that_is_gone_or_changed_is_named_before_the_old_job_is_removed(
-    team_cluster: TeamCluster, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    team_cluster: TeamCluster, name: str, tmp_path: Path
 ) -> None:
     code = project(tmp_path / "project")
     before, part = submitted(team_cluster, name, code), f"{name}-code-0"
     team_cluster.ends(name)
     for spoil in (replaced, deleted):
         spoil(team_cluster, part)
-        capsys.readouterr()
-        assert team_cluster.run("resume", name, "--detach") != 0
-        said = capsys.readouterr().err
-        assert part in said
-        assert "CODE=folder" in said
-        assert (f"recorded is {pack(code).identity.sha256}" in said) is (spoil is replaced)
+        answer = team_cluster.ask("resume", name, "--detach")
+        assert answer.status != 0
+        for said in (part, "CODE=folder"):
+            assert said in answer.err
+        assert (f"recorded is {pack(code).identity.sha256}" in answer.err) is (spoil is replaced)
         assert found(team_cluster, name)["metadata"]["uid"] == before["metadata"]["uid"]
     assert team_cluster.run("resume", name, "--code", str(code), "--detach") == 0
     assert unpacked(team_cluster, found(team_cluster, name), tmp_path).returncode == 0
 
 
 def test_a_stopped_job_is_not_queued_again_without_what_its_pods_mount(
-    team_cluster: TeamCluster, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    team_cluster: TeamCluster, name: str, tmp_path: Path
 ) -> None:
     for lost, what in (("code-0", "code"), ("settings", "settings")):
         job = f"{name}-{what}"
@@ -208,8 +206,7 @@ def test_a_stopped_job_is_not_queued_again_without_what_its_pods_mount(
         assert team_cluster.api.patch(team_cluster.workload(job) or {}, {"spec": {"active": False}})
         team_cluster.operator_writes(job, jobDeploymentStatus="Suspended")
         deleted(team_cluster, f"{job}-{lost}")
-        assert team_cluster.run("resume", job, "--detach") == 3
-        assert f"job {job} has lost its {what}, ConfigMap" in capsys.readouterr().err
+        team_cluster.refuses(3, f"job {job} has lost its {what}, ConfigMap", "resume", job, "--detach")
         assert (team_cluster.workload(job) or {})["spec"]["active"] is False
 
 
@@ -223,15 +220,6 @@ def test_a_submission_that_fails_halfway_leaves_nothing(team_cluster: TeamCluste
             submit(team_cluster.api, rendered(team_cluster, name, code), env="dev")
     wait_until(lambda: team_cluster.job(name) is None)
     wait_until(lambda: parts_of(team_cluster, name) == [] and config_map(team_cluster, f"{name}-settings") is None)
-
-
-def test_the_yaml_of_a_job_is_applied_as_it_is(team_cluster: TeamCluster, name: str, tmp_path: Path) -> None:
-    out = tmp_path / "job.yaml"
-    code = project(tmp_path / "project", noise_bytes=4 * PART_BYTES)
-    assert team_cluster.run("job", "--name", name, "--code", str(code), "--out", str(out)) == 0
-    for one in yaml.safe_load_all(out.read_text()):
-        team_cluster.api.apply(one)
-    assert unpacked(team_cluster, found(team_cluster, name), tmp_path).returncode == 0
 
 
 def test_the_largest_archive_is_stored(team_cluster: TeamCluster, name: str) -> None:

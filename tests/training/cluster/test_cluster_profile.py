@@ -40,7 +40,7 @@ from tests.training.launch.driver import PATIENCE, arguments_for
 from tests.training.runs import small_settings
 from training.cluster.context import ClusterContext, team_named
 from training.cluster.profile import ask
-from training.cluster.submission import submit
+from training.cluster.submission import owner_reference, submit
 from training.errors import ExitStatus
 from training.profiling.request import ProfileRequest
 
@@ -145,7 +145,7 @@ def test_who_is_not_in_the_team_is_told_the_role(team_cluster: TeamCluster, name
 
 
 def test_a_job_that_ends_first_has_no_profile_and_its_request_is_withdrawn(
-    team_cluster: TeamCluster, name: str, capsys: pytest.CaptureFixture[str]
+    team_cluster: TeamCluster, name: str
 ) -> None:
     running(team_cluster, name)
     requests = requests_of(team_cluster, name)
@@ -158,24 +158,20 @@ def test_a_job_that_ends_first_has_no_profile_and_its_request_is_withdrawn(
 
     operator = threading.Thread(target=end)
     operator.start()
-    assert team_cluster.run("profile", name, "--steps", "7") == 3
+    said = f"job {name} is done: it ended before 7 of its steps were profiled"
+    team_cluster.refuses(3, said, "profile", name, "--steps", "7")
     operator.join()
-    assert f"job {name} is done: it ended before 7 of its steps were profiled" in capsys.readouterr().err
     assert team_cluster.api.read(requests) is None
 
 
-def test_a_second_request_is_refused_while_one_is_pending(
-    team_cluster: TeamCluster, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_second_request_is_refused_while_one_is_pending(team_cluster: TeamCluster, name: str) -> None:
     job = running(team_cluster, name)
-    owner = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": name, "uid": job["metadata"]["uid"]}
     pending = requests_of(team_cluster, name)
-    pending["metadata"]["ownerReferences"] = [owner]
+    pending["metadata"]["ownerReferences"] = [owner_reference(job)]
     with team_cluster.api.applied(pending):
-        assert team_cluster.run("profile", name) == 3
+        delete = f"kubectl -n {team_cluster.namespace} delete configmap {name}-requests"
+        team_cluster.refuses(3, delete, "profile", name)
         assert team_cluster.api.read(pending) is not None
-    said = capsys.readouterr().err
-    assert f"kubectl -n {team_cluster.namespace} delete configmap {name}-requests" in said
 
 
 def as_search(job: Manifest) -> None:
@@ -194,9 +190,7 @@ def of_an_earlier_release(job: Manifest) -> None:
     container["volumeMounts"] = [one for one in container["volumeMounts"] if one["name"] != "requests"]
 
 
-def test_a_job_that_cannot_meet_the_request_is_refused_with_the_reason(
-    team_cluster: TeamCluster, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_job_that_cannot_meet_the_request_is_refused_with_the_reason(team_cluster: TeamCluster, name: str) -> None:
     cases: list[tuple[Callable[[Manifest], None], list[str], str]] = [
         (as_search, [], "is a search, and a profile is of one run"),
         (as_command, [], "runs a command of its own, which has no trainer to profile"),
@@ -209,19 +203,9 @@ def test_a_job_that_cannot_meet_the_request_is_refused_with_the_reason(
         change(objects[-1])
         submit(team_cluster.api, objects, env="dev")
         team_cluster.starts(job)
-        assert team_cluster.run("profile", job, *options) == 2
-        assert said in capsys.readouterr().err
+        team_cluster.refuses(2, said, "profile", job, *options)
         assert team_cluster.api.read(requests_of(team_cluster, job)) is None
-
-
-def test_a_job_that_does_not_run_is_refused_with_its_state(
-    team_cluster: TeamCluster, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    team_cluster.submit(name)
-    for status, said in (
-        ({"jobDeploymentStatus": "Initializing"}, "is starting: only a job that runs sees a request"),
-        ({"jobDeploymentStatus": "Complete", "jobStatus": "SUCCEEDED"}, "is done, so there is no step to profile"),
-    ):
-        team_cluster.operator_writes(name, **status)
-        assert team_cluster.run("profile", name) == 3
-        assert f"job {name} {said}" in capsys.readouterr().err
+    team_cluster.operator_writes(job, jobDeploymentStatus="Initializing")
+    team_cluster.refuses(3, f"job {job} is starting: only a job that runs sees a request", "profile", job)
+    team_cluster.ends(job)
+    team_cluster.refuses(3, f"job {job} is done, so there is no step to profile", "profile", job)

@@ -13,16 +13,10 @@ from infra.kube.errors import ApiError
 from infra.lifecycle.sandbox.control_plane import ControlPlane
 from infra.spec.errors import RefusedError
 from infra.spec.manifest import Manifest, api_object
-from tests.training.cluster.team_cluster import TeamCluster, wait_until
+from tests.training.cluster.team_cluster import TeamCluster
 from training.cluster import control
 from training.cluster.submission import submit
 from training.environment import run_arguments, submitted
-
-
-def quota(team_cluster: TeamCluster, name: str, resource: str) -> Manifest:
-    """A quota that admits no object of a resource."""
-    found = api_object("v1", "ResourceQuota", name, namespace=team_cluster.namespace)
-    return {**found, "spec": {"hard": {f"count/{resource}": "0"}}}
 
 
 def test_a_job_owns_its_settings_and_its_driver_knows_when_it_was_submitted(
@@ -41,7 +35,7 @@ def test_a_job_owns_its_settings_and_its_driver_knows_when_it_was_submitted(
 
 def test_a_name_that_is_taken_is_refused_until_its_job_is_removed(team_cluster: TeamCluster, name: str) -> None:
     job = team_cluster.submit(name)
-    with pytest.raises(RefusedError, match=rf"job {name} exists .*\n.*make logs ENV=dev JOB={name}"):
+    with pytest.raises(RefusedError, match=rf"job {name} exists .*\n.*make logs ENV=dev JOB={name} TEAM=research"):
         team_cluster.submit(name)
     team_cluster.ends(name)
     with pytest.raises(RefusedError, match=rf"\(done\).*\n.*resume.* or free the name: kubectl .* rayjob {name}"):
@@ -72,15 +66,13 @@ def test_of_two_concurrent_submissions_of_one_name_one_is_refused(
 
 
 def test_a_submission_over_a_quota_leaves_no_job(team_cluster: TeamCluster, name: str) -> None:
-    for limits, said in (
-        (quota(team_cluster, "maps", "configmaps"), "exceeded quota: maps"),
-        (quota(team_cluster, "jobs", "rayjobs.ray.io"), r"exceeded quota: jobs, .*\n.*kubectl delete rayjob NAME"),
-    ):
-        with team_cluster.api.applied(limits):
-            team_cluster.api.await_(limits, lambda one: "used" in one.get("status", {}), what="counted")
-            with pytest.raises(ApiError, match=said):
-                team_cluster.submit(name)
-        wait_until(lambda: team_cluster.job(name) is None)
+    spec = {"hard": {"count/rayjobs.ray.io": "0"}}
+    quota = api_object("v1", "ResourceQuota", "jobs", namespace=team_cluster.namespace, spec=spec)
+    with team_cluster.api.applied(quota):
+        team_cluster.api.await_(quota, lambda one: "used" in one.get("status", {}), what="counted")
+        with pytest.raises(ApiError, match=r"exceeded quota: jobs, .*\n.*kubectl delete rayjob NAME"):
+            team_cluster.submit(name)
+    assert team_cluster.job(name) is None
 
 
 def test_what_the_api_server_refuses_is_named_with_a_remedy(

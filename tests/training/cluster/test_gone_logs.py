@@ -37,38 +37,29 @@ def shipped(monkeypatch: pytest.MonkeyPatch, team_cluster: TeamCluster, name: st
 
 
 def test_the_log_of_a_job_that_is_gone_or_has_ended_is_printed(
-    team_cluster: TeamCluster, shipped: Ship, name: str, capsys: pytest.CaptureFixture[str]
+    team_cluster: TeamCluster, shipped: Ship, name: str
 ) -> None:
     line = {"time": "2026-11-21T08:00:00.000Z", "rank": 1, "message": "one"}
     shipped("ray-job-submitter", f"{name}-abcde", log="rank 3 died")
     shipped("ray-worker", f"{name}-worker", record=line)
     shipped("ray-head", f"{name}-head", log="the head's")
-    assert team_cluster.run("logs", name) == 0
-    printed = capsys.readouterr()
-    assert printed.out == "rank 3 died\n"
-    assert f"pod {name}-abcde, " in printed.err
+    answer = team_cluster.ask("logs", name)
+    assert (answer.status, answer.out) == (0, "rank 3 died\n")
+    assert f"pod {name}-abcde, " in answer.err
     team_cluster.submit(name)
     team_cluster.operator_writes(name, jobDeploymentStatus="Failed", jobStatus="FAILED", message="exit code 1")
-    for words, status, said in (
-        (("--rank", "1"), 0, f"{json.dumps(line)}\n"),
-        (("--pod", f"{name}-head"), 0, "the head's\n"),
-        ((), 1, "rank 3 died\n"),
-    ):
-        assert team_cluster.run("logs", name, *words) == status, words
-        out = capsys.readouterr().out
-        assert out.startswith(said)
-        assert (out == said) is (status == 0)
-        assert ("exit code 1" in out) is (status == 1), "the state comes after the log"
+    for words, said in ((("--rank", "1"), f"{json.dumps(line)}\n"), (("--pod", f"{name}-head"), "the head's\n")):
+        answer = team_cluster.ask("logs", name, *words)
+        assert (answer.status, answer.out) == (0, said)
+    answer = team_cluster.ask("logs", name)
+    assert answer.status == 1
+    assert answer.out.startswith("rank 3 died\n"), "the state comes after the log"
+    assert "exit code 1" in answer.out
 
 
 @pytest.mark.usefixtures("shipped")
-def test_a_line_found_nowhere_is_an_error_that_names_every_place(
-    team_cluster: TeamCluster, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_line_found_nowhere_is_an_error_that_names_every_place(team_cluster: TeamCluster, name: str) -> None:
     team_cluster.submit(name)
-    assert team_cluster.run("logs", name, "--rank", "1") == 3
-    said = capsys.readouterr().err
     for place in ("has no worker pods", f"group {GROUP} in us-east-1 has no such line since", "logs/rank-1.jsonl"):
-        assert place in said
-    assert team_cluster.run("logs", "nobody") == 3
-    assert "no such job in namespace" in capsys.readouterr().err
+        team_cluster.refuses(3, place, "logs", name, "--rank", "1")
+    team_cluster.refuses(3, "no such job in namespace", "logs", "nobody")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.training.cli.command import ask_here, assert_refused
 from tests.training.cluster.team_cluster import TEAM, TeamCluster
-from training.cli import main
 
 
 @pytest.fixture
@@ -32,47 +32,31 @@ def without_team(cluster: TeamCluster) -> list[str]:
 
 
 def test_a_job_is_found_in_the_only_team_that_has_it_and_two_teams_need_the_team(
-    two_teams: tuple[TeamCluster, TeamCluster], name: str, capsys: pytest.CaptureFixture[str]
+    two_teams: tuple[TeamCluster, TeamCluster], name: str
 ) -> None:
     research, platform = two_teams
+    reached = without_team(research)
     for job in research.api.items("ray.io/v1", "RayJob", namespace=research.namespace):
         research.api.delete(job)
     platform.submit(name)
     for words in ([name], []):
-        assert main(["resume", *without_team(research), *words]) == 3
-        said = capsys.readouterr().err
-        assert f"job {name} is starting, so there is nothing to resume" in said
-        assert f"make logs ENV=dev JOB={name} TEAM=platform" in said
+        for said in (f"job {name} is starting, so there is nothing", f"make logs ENV=dev JOB={name} TEAM=platform"):
+            assert_refused(3, said, "resume", *reached, *words)
     for command in ("stop", "logs", "resume", "cost", "profile"):
-        assert main([command, *without_team(research), f"{name}x"]) == 2
-        said = capsys.readouterr().err
-        assert f"job {name}x: no such job of teams research, platform" in said
-        assert f"did you mean {name}" in said
+        said = f"job {name}x: no such job of teams research, platform\n  remedy: did you mean {name}"
+        assert_refused(2, said, command, *reached, f"{name}x")
     research.submit(name)
-    for words, what in (([name], f"job {name} exists in 2 teams"), ([], "2 teams have jobs")):
-        assert main(["resume", *without_team(research), *words]) == 2
-        assert f"{what}: research, platform\n  remedy: choose one with TEAM=… (--team)" in capsys.readouterr().err
+    remedy = "research, platform\n  remedy: choose one with TEAM=… (--team)"
+    assert_refused(2, f"job {name} exists in 2 teams: {remedy}", "resume", *reached, name)
+    assert_refused(2, f"2 teams have jobs: {remedy}", "resume", *reached)
 
 
-def test_a_session_and_a_schedule_are_found_too(
-    two_teams: tuple[TeamCluster, TeamCluster], name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_session_and_a_schedule_are_found_too(two_teams: tuple[TeamCluster, TeamCluster], name: str) -> None:
     research, _ = two_teams
     reached = without_team(research)
     assert research.run("cluster", "--gpus", "0", "--detach", name) == 0
-    assert main(["shell", *reached, name]) == 3
-    assert f"session session-{name} has no ready worker pod" in capsys.readouterr().err
+    assert_refused(3, f"session session-{name} has no ready worker pod", "shell", *reached, name)
     assert research.run("train", "--name", name, "--schedule", "0 2 * * *") == 0
-    assert main(["unschedule", *reached, name]) == 0
-    assert f"schedule {name} deleted" in capsys.readouterr().out
-    assert main(["unschedule", *reached, name]) == 2
-    assert f"schedule {name}: no such schedule of teams research, platform" in capsys.readouterr().err
-
-
-def test_a_taken_name_is_answered_with_a_command_that_names_the_team(
-    two_teams: tuple[TeamCluster, TeamCluster], name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    research, _ = two_teams
-    research.submit(name)
-    assert research.run("train", "--name", name, "--detach") == 3
-    assert f"make logs ENV=dev JOB={name} TEAM=research" in capsys.readouterr().err
+    assert f"schedule {name} deleted" in ask_here("unschedule", *reached, name).out
+    no_such = f"schedule {name}: no such schedule of teams research, platform"
+    assert_refused(2, no_such, "unschedule", *reached, name)
