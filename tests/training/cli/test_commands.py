@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from observability.runlog import RunEnded, RunLogWriter, RunStarted, Step
-from tests.training.cli.command import ROOT, ask
+from tests.training.cli.command import ROOT, ask, ask_here
 from tests.training.runs import run_alone, small_settings
-from training.cli import main
 from training.config.schema import TrainingSettings
 from training.rundir import RunDirectory
 
@@ -34,12 +33,11 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_the_commands_show_the_newest_run_first_or_the_named_one(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_commands_show_the_newest_run_first_or_the_named_one(root: Path) -> None:
     def said(*words: str) -> str:
-        assert main([*words, "--root", str(root)]) == 0
-        return capsys.readouterr().out
+        answer = ask_here(*words, "--root", str(root))
+        assert answer.status == 0
+        return answer.out
 
     _, *lines = said("jobs").splitlines()
     assert [line.split()[:3] for line in lines] == [["newer", "done", "5/5"], ["older", "done", "5/5"]]
@@ -53,9 +51,8 @@ def test_the_commands_show_the_newest_run_first_or_the_named_one(
     assert "older" in page.read_text(encoding="utf-8")
 
 
-def test_schema_prints_the_json_schema(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["schema"]) == 0
-    assert set(json.loads(capsys.readouterr().out)["properties"]) == set(TrainingSettings.model_fields)
+def test_schema_prints_the_json_schema() -> None:
+    assert set(json.loads(ask_here("schema").out)["properties"]) == set(TrainingSettings.model_fields)
 
 
 def test_commands_that_look_at_runs_import_nothing_heavy(root: Path) -> None:

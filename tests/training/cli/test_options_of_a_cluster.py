@@ -7,10 +7,11 @@ from typing import NoReturn
 
 import pytest
 
+from tests.training.cli.command import assert_refused
 from training.cli import main
 
 
-def test_an_option_of_a_cluster_needs_its_environment(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_option_of_a_cluster_needs_its_environment() -> None:
     for words in (
         ["train", "--team", "research"],
         ["train", "--group", "a10g"],
@@ -25,9 +26,7 @@ def test_an_option_of_a_cluster_needs_its_environment(capsys: pytest.CaptureFixt
         ["logs", "--kubeconfig", "file"],
         ["logs", "--pod", "x"],
     ):
-        assert main(words) == 2
-        said = f"{words[1]} needs a cluster\n  remedy: name its environment: ENV=… (--env)"
-        assert said in capsys.readouterr().err, words
+        assert_refused(2, f"{words[1]} needs a cluster\n  remedy: name its environment: ENV=… (--env)", *words)
 
 
 def test_a_number_outside_its_range_is_refused_with_the_range(capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,21 +46,16 @@ def test_a_number_outside_its_range_is_refused_with_the_range(capsys: pytest.Cap
         assert f"argument {flag}: must be {said}, not {value}" in capsys.readouterr().err
 
 
-def test_the_log_of_a_rank_that_the_run_does_not_have_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_log_of_a_rank_that_the_run_does_not_have_is_refused(tmp_path: Path) -> None:
     logs = tmp_path / "first" / "logs"
     logs.mkdir(parents=True)
-    (logs.parent / "settings.yaml").touch()
-    for rank in (0, 1):
-        (logs / f"rank-{rank}.jsonl").touch()
-    assert main(["logs", "first", "--root", str(tmp_path), "--rank", "7"]) == 2
-    assert "run first has no log of rank 7\n  remedy: ranks that have written: 0, 1" in capsys.readouterr().err
+    for file in (logs.parent / "settings.yaml", logs / "rank-0.jsonl", logs / "rank-1.jsonl"):
+        file.touch()
+    said = "run first has no log of rank 7\n  remedy: ranks that have written: 0, 1"
+    assert_refused(2, said, "logs", "first", "--root", str(tmp_path), "--rank", "7")
 
 
-def test_a_session_outside_its_job_is_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_session_outside_its_job_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray's answer is a double: the real one finds any cluster of the machine, also another test's."""
 
     def no_cluster(address: str) -> NoReturn:
@@ -69,5 +63,4 @@ def test_a_session_outside_its_job_is_refused(
 
     monkeypatch.setattr("training.interactive.activity.RayCluster", no_cluster)
     monkeypatch.setattr("signal.signal", lambda *_: None)  # SIGTERM would interrupt the tests after this one
-    assert main(["session"]) == 3
-    assert "no Ray cluster answers at auto" in capsys.readouterr().err
+    assert_refused(3, "no Ray cluster answers at auto", "session")

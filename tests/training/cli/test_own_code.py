@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.training.cli.command import ROOT, ask
+from tests.training.cli.command import ROOT, ask, ask_here, assert_refused
 from tests.training.code.projects import write
-from training.cli import main
 
 KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n"
 
@@ -62,22 +61,19 @@ WRONG = {
 }
 
 
-def test_a_code_folder_that_cannot_be_used_is_refused_with_a_remedy(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_code_folder_that_cannot_be_used_is_refused_with_a_remedy(tmp_path: Path) -> None:
     for name, wrong in WRONG.items():
         code, runs = tmp_path / name / "mine", tmp_path / name / "runs"
         code.parent.mkdir()
         wrong.make(code)
         model = ("--model", wrong.model) if wrong.model else ()
-        assert main(["train", "--code", str(code), *model, "--set", f"run.directory={runs}"]) == wrong.status, name
-        error = capsys.readouterr().err
+        answer = ask_here("train", "--code", str(code), *model, "--set", f"run.directory={runs}")
+        assert answer.status == wrong.status, name
         for part in (*wrong.parts, "remedy:"):
-            assert part in error
-        assert "/training/" not in error.replace(str(tmp_path), "")
+            assert part in answer.err
+        assert "/training/" not in answer.err.replace(str(tmp_path), "")
         assert not runs.exists()
-    assert main(["train", "--code", str(ROOT)]) == 2
-    assert "this is the platform itself" in capsys.readouterr().err
+    assert_refused(2, "this is the platform itself", "train", "--code", str(ROOT))
 
 
 def test_names_are_checked_without_an_import_which_may_need_what_only_the_ranks_have(tmp_path: Path) -> None:
@@ -93,12 +89,10 @@ def test_names_are_checked_without_an_import_which_may_need_what_only_the_ranks_
     assert "pipe (not a file)" in answer.err
 
 
-def test_code_without_git_needs_no_more_than_a_config_in_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_code_without_git_needs_no_more_than_a_config_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = "run: {seed: 7}\nmodel: {name: 'nets:make'}\n"
     folder = write(tmp_path / "mine", {"train.yaml": config, "nets.py": "make = dict\n"})
     monkeypatch.chdir(tmp_path)
-    assert main(["train", "--code", "mine/", "--print-config"]) == 0
-    assert "seed: 7" in capsys.readouterr().out
+    answer = ask_here("train", "--code", "mine/", "--print-config")
+    assert (answer.status, "seed: 7" in answer.out) == (0, True), answer.err
     assert sorted(path.name for path in folder.iterdir()) == ["nets.py", "train.yaml"]

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.training.cli.command import ask
+from tests.training.cli.command import ask, ask_here
 from tests.training.runs import small_settings
-from training.cli import main
 from training.preflight import available_cpus
 from training.rundir import RunDirectory
 
@@ -19,17 +18,16 @@ Refuses = Callable[..., None]
 
 
 @pytest.fixture
-def refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Refuses:
+def refuses(tmp_path: Path) -> Refuses:
     """Checks that a command line ends with a status, parts of an error and a remedy, and that it starts no run."""
 
     def check(words: str, status: int, *parts: str) -> None:
         command, *arguments = words.split()
         where = ["--set", f"run.directory={tmp_path}"] if command == "train" else ["--root", str(tmp_path)]
-        assert main([command, *where, *arguments]) == status, words
-        error = capsys.readouterr().err
+        answer = ask_here(command, *where, *arguments)
+        assert (answer.status, "Traceback" in answer.err) == (status, False), answer
         for part in (*parts, "remedy:"):
-            assert part in error
-        assert "Traceback" not in error
+            assert part in answer.err
         assert list(tmp_path.glob("*/events.jsonl")) == []
 
     return check

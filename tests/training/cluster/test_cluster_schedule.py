@@ -23,14 +23,15 @@ from infra.spec.cluster_names import SCHEDULER_ACCOUNT
 from infra.spec.manifest import Manifest, api_object
 from platform_charts.jobs.code import PART_BYTES
 from tests.engines.kubernetes_operators import Operated
+from tests.training.cli.command import Answer, ask_here, assert_refused
 from tests.training.cluster.code_of_jobs import NETS, deliver, mount_parts, project
 from tests.training.cluster.commands import options_on
 from tests.training.cluster.team_cluster import dev_outputs, wait_until
-from training.cli import main
 from training.cluster import control
 
 _SECONDS = 60
 TEAM = "research"
+NIGHTLY = ("--schedule", "* * * * *", "--name", "nightly")
 
 
 pytestmark = pytest.mark.timeout(300)
@@ -44,9 +45,9 @@ def scheduled(queued: Operated, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ope
     queued.cluster.delete_all(queued.cluster.items("batch/v1", "CronJob"), seconds=_SECONDS)
 
 
-def run(scheduled: Operated, folder: Path, command: str, *arguments: str) -> int:
+def ask(scheduled: Operated, folder: Path, command: str, *arguments: str) -> Answer:
     """Run a command as an administrator."""
-    return main([command, *arguments, *options_on(scheduled, folder)])
+    return ask_here(command, *arguments, *options_on(scheduled, folder))
 
 
 def jobs(scheduled: Operated) -> list[Manifest]:
@@ -118,15 +119,24 @@ def as_scheduler(scheduled: Operated) -> dict[str, Any]:
     return config
 
 
+def owners_of_code(scheduled: Operated, job: Manifest) -> list[set[str]]:
+    """The owners of each ConfigMap with a job's code."""
+    found = [one["metadata"] for one in scheduled.cluster.items("v1", "ConfigMap", namespace=TEAM)]
+    mine = [one for one in found if one["name"].startswith(f"{job['metadata']['name']}-code-")]
+    return [{owner["uid"] for owner in one["ownerReferences"]} for one in mine]
+
+
 def put(scheduled: Operated, folder: Path, *arguments: str) -> None:
-    assert run(scheduled, folder, "train", "--schedule", "* * * * *", "--name", "nightly", *arguments) == 0
+    assert ask(scheduled, folder, "train", *NIGHTLY, *arguments).status == 0
 
 
-def test_a_schedule_submits_a_new_run_through_the_queue_and_is_listed(
-    scheduled: Operated, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_schedule_submits_a_new_run_with_its_code_through_the_queue_and_is_listed(
+    scheduled: Operated, tmp_path: Path
 ) -> None:
-    put(scheduled, tmp_path)
-    assert "each job and run is nightly-YYYYMMDD-HHMM (UTC), and goes through queue research" in capsys.readouterr().out
+    code = project(tmp_path / "project", noise_bytes=PART_BYTES)
+    said = ask(scheduled, tmp_path, "train", *NIGHTLY, "--code", str(code)).out
+    assert "each job and run is nightly-YYYYMMDD-HHMM (UTC), and goes through queue research" in said
+    (code / "nets.py").write_text("edited = True\n")
     pod = due(scheduled)
     printed = submit(scheduled, pod, tmp_path)
     (job,) = jobs(scheduled)
@@ -141,41 +151,35 @@ def test_a_schedule_submits_a_new_run_through_the_queue_and_is_listed(
     assert yaml.safe_load(settings["data"]["settings.yaml"])["run"]["name"] == name
     assert settings["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
     scheduled.await_state(job, lambda state: state.stage == "starting", what="admitted")
-    assert submit(scheduled, pod, tmp_path) == (
-        f"{name} is not submitted: it exists, or an earlier occurrence has not ended\n"
-    )
+    again = f"{name} is not submitted: it exists, or an earlier occurrence has not ended\n"
+    assert submit(scheduled, pod, tmp_path) == again
     scheduled.dashboards.say(name, "RUNNING")
     scheduled.await_state(job, lambda state: state.stage == "running", what="running")
+
+    (head,) = scheduled.pods(job, labels="ray.io/node-type=head")
+    assert ask(scheduled, tmp_path, "unschedule", "nightly", "--pause").status == 0
+    _, row = ask(scheduled, tmp_path, "schedules").out.splitlines()
+    assert " paused " in row
     scheduled.end(job, "SUCCEEDED")
     scheduled.await_state(job, lambda state: state.stage == "done", what="done")
-    assert run(scheduled, tmp_path, "schedules") == 0
-    _, row = capsys.readouterr().out.splitlines()
-    assert row.split()[:8] == ["nightly", TEAM, "*", "*", "*", "*", "*", "Etc/UTC"]
+    ask(scheduled, tmp_path, "train", *NIGHTLY, "--code", str(code), "--time-zone", "Europe/Berlin")
+    assert [cron_job(scheduled)["spec"][key] for key in ("suspend", "timeZone")] == [False, "Europe/Berlin"]
+    _, row = ask(scheduled, tmp_path, "schedules").out.splitlines()
+    assert row.split()[:8] == ["nightly", TEAM, "*", "*", "*", "*", "*", "Europe/Berlin"]
     assert f"{last:%Y-%m-%d %H:%M} UTC" in row
     assert name in row
     assert row.endswith("done")
 
-
-def test_every_occurrence_has_the_code_that_the_schedule_was_made_with_and_keeps_it(
-    scheduled: Operated, tmp_path: Path
-) -> None:
-    code = project(tmp_path / "project", noise_bytes=PART_BYTES)
-    put(scheduled, tmp_path, "--code", str(code))
-    (code / "nets.py").write_text("edited = True\n")
-    submit(scheduled, due(scheduled), tmp_path)
-    (job,) = jobs(scheduled)
-    assert run(scheduled, tmp_path, "unschedule", "nightly") == 0
+    assert ask(scheduled, tmp_path, "unschedule", "nightly").status == 0
     template = api_object("v1", "ConfigMap", "nightly-schedule", namespace=TEAM)
     wait_until(lambda: scheduled.cluster.read(template) is None, seconds=_SECONDS)
-
-    scheduled.await_state(job, lambda state: state.stage == "starting", what="admitted")
-    wait_until(lambda: bool(scheduled.pods(job, labels="ray.io/node-type=head")), seconds=_SECONDS)
-    (head,) = scheduled.pods(job, labels="ray.io/node-type=head")
     mount_parts(scheduled.cluster, head, tmp_path / "pod" / "parts")
     answer = deliver(head, tmp_path / "pod")
     assert answer.returncode == 0, answer.stderr
     assert (tmp_path / "pod" / "delivered" / "files" / "nets.py").read_text() == NETS
     assert owners_of_code(scheduled, job) == [{job["metadata"]["uid"]}] * 2
+    gone = ask(scheduled, tmp_path, "unschedule", "nightly")
+    assert (gone.status, "no such schedule" in gone.err) == (2, True)
 
 
 def test_code_that_a_change_of_the_schedule_replaced_is_kept_while_a_job_may_be_submitted_with_it(
@@ -214,13 +218,6 @@ def active(scheduled: Operated) -> set[str]:
     return {one["name"] for one in cron_job(scheduled)["status"].get("active", ())}
 
 
-def owners_of_code(scheduled: Operated, job: Manifest) -> list[set[str]]:
-    """The owners of each ConfigMap with a job's code."""
-    found = [one["metadata"] for one in scheduled.cluster.items("v1", "ConfigMap", namespace=TEAM)]
-    mine = [one for one in found if one["name"].startswith(f"{job['metadata']['name']}-code-")]
-    return [{owner["uid"] for owner in one["ownerReferences"]} for one in mine]
-
-
 def test_an_occurrence_may_replace_an_earlier_job_that_runs(scheduled: Operated, tmp_path: Path) -> None:
     put(scheduled, tmp_path, "--concurrency", "replace")
     pod = due(scheduled)
@@ -251,25 +248,6 @@ def test_a_job_that_somebody_stopped_does_not_hold_up_the_schedule_and_the_histo
     assert submit(scheduled, pod, tmp_path, job="nightly-29000003") == "nightly-20250219-2123 submitted\n"
 
 
-def test_a_schedule_is_replaced_paused_and_deleted_and_its_jobs_stay(
-    scheduled: Operated, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    put(scheduled, tmp_path)
-    submit(scheduled, due(scheduled), tmp_path)
-    assert run(scheduled, tmp_path, "unschedule", "nightly", "--pause") == 0
-    assert run(scheduled, tmp_path, "schedules") == 0
-    assert " paused " in capsys.readouterr().out
-    put(scheduled, tmp_path, "--time-zone", "Europe/Berlin")
-    assert cron_job(scheduled)["spec"]["suspend"] is False
-    assert cron_job(scheduled)["spec"]["timeZone"] == "Europe/Berlin"
-    assert run(scheduled, tmp_path, "unschedule", "nightly") == 0
-    template = api_object("v1", "ConfigMap", "nightly-schedule", namespace=TEAM)
-    wait_until(lambda: scheduled.cluster.read(template) is None, seconds=_SECONDS)
-    assert len(jobs(scheduled)) == 1
-    assert run(scheduled, tmp_path, "unschedule", "nightly") == 2
-    assert "no such schedule" in capsys.readouterr().err
-
-
 def test_members_schedule_in_their_own_namespace_and_through_the_queue_only(
     scheduled: Operated, tmp_path: Path
 ) -> None:
@@ -287,14 +265,11 @@ def test_members_schedule_in_their_own_namespace_and_through_the_queue_only(
         assert found["spec"]["suspend"] is True
 
 
-def test_an_invalid_schedule_is_refused_before_connecting(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_schedule_is_refused_before_connecting(tmp_path: Path) -> None:
     (tmp_path / "outputs.json").write_text(json.dumps(dev_outputs()))
     where = ["--env", "dev", "--team", TEAM, "--outputs", str(tmp_path / "outputs.json")]
-    for arguments, said in (
-        (["--schedule", "61 * * * *"], "'61' is not a minute"),
-        (["--schedule", "@daily", "--time-zone", "Berlin"], "unknown time zone 'Berlin'"),
-        (["--schedule", "@daily", "--name", "n" * 40], "its jobs are named NAME-YYYYMMDD-HHMM"),
-        (["--schedule", "@daily", "--history", "0"], "history=0 must be between 1 and 100"),
-    ):
-        assert main(["train", *where, *arguments]) == 2
-        assert said in capsys.readouterr().err
+    assert_refused(2, "'61' is not a minute", "train", *where, "--schedule", "61 * * * *")
+    daily = ["train", *where, "--schedule", "@daily"]
+    assert_refused(2, "unknown time zone 'Berlin'", *daily, "--time-zone", "Berlin")
+    assert_refused(2, "its jobs are named NAME-YYYYMMDD-HHMM", *daily, "--name", "n" * 40)
+    assert_refused(2, "history=0 must be between 1 and 100", *daily, "--history", "0")

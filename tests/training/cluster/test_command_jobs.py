@@ -6,11 +6,10 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pytest
 import yaml
 
-from infra.spec.manifest import Manifest
 from platform_charts.jobs.rayjob import render_job
+from tests.training.cli.command import assert_refused
 from tests.training.cluster.team_cluster import dev_outputs, target
 from training.cli import main
 from training.cluster.command_jobs import Command, command_of_job, name_of
@@ -18,20 +17,17 @@ from training.cluster.job_manifest import JobOptions, config_maps, options_of
 from training.cluster.state import Observation, state_of
 from training.code.archive import pack
 from training.code.identity import SUFFIX
-from training.errors import ExitStatus
 from training.options.scripts import CommandOptions
 
 ODD = "python train.py --note 'it'\"'\"'s a=b' && echo \"$HOME\" | tee x; # done\nexit 3"
 
 
-def run_yaml(folder: Path, *arguments: str) -> tuple[int, list[Manifest]]:
-    """Exit status of `run --out`, and the objects that it wrote."""
+def run_words(folder: Path, *arguments: str) -> list[str]:
+    """The command line of `run --out`, which writes `job.yaml` to a folder."""
     outputs, out = folder / "outputs.json", folder / "job.yaml"
     outputs.write_text(json.dumps(dev_outputs()))
-    status = main(
-        ["run", "--env", "dev", "--team", "research", "--outputs", str(outputs), "--out", str(out), *arguments]
-    )
-    return status, list(yaml.safe_load_all(out.read_text())) if status == 0 else []
+    where = ["--env", "dev", "--team", "research", "--outputs", str(outputs), "--out", str(out)]
+    return ["run", *where, *arguments]
 
 
 def test_the_command_of_a_job_can_be_read_from_it() -> None:
@@ -49,19 +45,22 @@ def test_the_command_of_a_job_can_be_read_from_it() -> None:
 
 def test_run_writes_the_objects_of_the_job(code: Path, tmp_path: Path) -> None:
     given = ["--cmd", ODD, "--code", str(code), "--workers", "4", "--group", "a10g", "--name", "mine"]
-    status, (part, ray_job) = run_yaml(tmp_path, *given)
-    assert status == 0
+    assert main(run_words(tmp_path, *given)) == 0
+    part, ray_job = yaml.safe_load_all((tmp_path / "job.yaml").read_text())
     assert command_of_job(ray_job) == Command(text=ODD, workers=4, gpus_per_worker=1, cpus_per_worker=1)
     assert config_maps(ray_job) == (part["metadata"]["name"],)
 
 
-def test_bad_input_is_refused_before_connecting_to_a_cluster(
-    code: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_input_is_refused_before_connecting_to_a_cluster(code: Path, tmp_path: Path) -> None:
+    archive = tmp_path / f"code{SUFFIX}"
+    archive.write_bytes(pack(code).data)
+    assert main(run_words(tmp_path, "--cmd=torchrun train.py", "--code", str(archive))) == 0
+    kept = ["--cmd=torchrun other.py", "--code", str(archive)]
     folder = ["--code", str(code)]
     for arguments, status, said in (
         (["--cmd=", *folder], 2, "cmd is empty"),
         (["--cmd=torchrun tain.py", *folder], 2, "did you mean train.py?"),
+        (kept, 2, f"other.py: no such file in the code of {archive}"),
         (["--cmd=torchrun train.py"], 2, "train.py: no such file in the job's pods, which have no code folder"),
         (["--cmd=true", "--name=session-x"], 2, "only the names of sessions begin with session-"),
         (["--cmd=true", "--name=Mine"], 2, "invalid name='Mine'"),
@@ -70,16 +69,7 @@ def test_bad_input_is_refused_before_connecting_to_a_cluster(
         (["--cmd=true", "--team=nobody"], 2, "no team nobody"),
         (["--cmd=nvidia-smi", "--use-gpu", "--workers=512"], 3, "no GPU group of stack dev can take nvidia-smi-"),
     ):
-        assert run_yaml(tmp_path, *arguments)[0] == status
-        assert said in capsys.readouterr().err
-
-
-def test_the_files_of_an_archive_count(code: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    archive = tmp_path / f"code{SUFFIX}"
-    archive.write_bytes(pack(code).data)
-    assert run_yaml(tmp_path, "--cmd=torchrun train.py", "--code", str(archive))[0] == 0
-    assert run_yaml(tmp_path, "--cmd=torchrun other.py", "--code", str(archive))[0] == ExitStatus.WRONG_INPUT
-    assert f"other.py: no such file in the code of {archive}" in capsys.readouterr().err
+        assert_refused(status, said, *run_words(tmp_path, *arguments))
 
 
 def test_a_job_is_named_after_its_script_and_the_time() -> None:

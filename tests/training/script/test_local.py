@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.engines.report_table import ran
-from training.cli import main
+from tests.training.cli.command import assert_refused
 from training.code.archive import pack
 from training.code.identity import SUFFIX
 from training.errors import ExitStatus
@@ -106,9 +106,7 @@ def test_an_archive_that_a_run_has_kept_runs_as_it_was_with_the_variables_of_a_c
     assert "remedy: the shell did not find the program" in err
 
 
-def test_bad_input_is_named_before_anything_starts(
-    code: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_input_is_named_before_anything_starts(code: Path, tmp_path: Path) -> None:
     for arguments, said in (
         (["--cmd="], "cmd is empty"),
         (["--cmd=torchrunn saves.py"], "torchrunn: no such program on PATH"),
@@ -119,8 +117,7 @@ def test_bad_input_is_named_before_anything_starts(
         (["--cmd=true", "--out=job.yaml"], "--out needs a cluster"),
         (["--cmd=true", "--restarts=1"], "--restarts needs a cluster"),
     ):
-        status = main(["run", f"--code={code}", *arguments, f"--root={tmp_path / 'runs'}"])
-        assert (status, said in capsys.readouterr().err) == (ExitStatus.WRONG_INPUT, True), said
+        assert_refused(2, said, "run", f"--code={code}", *arguments, f"--root={tmp_path / 'runs'}")
     assert not (tmp_path / "runs").exists()
 
 

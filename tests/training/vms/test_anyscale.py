@@ -14,6 +14,7 @@ import yaml
 
 from infra.spec.errors import RefusedError
 from tests.engines.report_table import ran, skipped
+from tests.training.cli.command import assert_refused
 from tests.training.cluster.team_cluster import dev_outputs
 from tests.training.cluster.team_cluster import target as dev_stack
 from training.cli import main
@@ -96,9 +97,7 @@ def test_workers_are_the_group_s_and_spot_where_asked() -> None:
         render_compute(_job(), dev_stack(head_instance_type=None))
 
 
-def test_the_command_writes_a_folder_whose_settings_the_trainer_reads_and_refuses_wrong_input(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_a_folder_whose_settings_the_trainer_reads_and_refuses_wrong_input(tmp_path: Path) -> None:
     outputs, out = tmp_path / "outputs.json", tmp_path / "job"
     outputs.write_text(json.dumps(dev_outputs()))
     stack = ["anyscale", "--env", "dev", "--outputs", str(outputs), "--team", "research", "--cloud", "lab"]
@@ -107,8 +106,7 @@ def test_the_command_writes_a_folder_whose_settings_the_trainer_reads_and_refuse
         (("--data-path", "photos", "--dataset", "image_folder"), "as the machines see it"),
         (("--group", "a1"), "a10g"),
     ):
-        assert main([*stack, *options, "--out", str(out)]) == 2
-        assert named in capsys.readouterr().err
+        assert_refused(2, named, *stack, *options, "--out", str(out))
         assert not out.exists()
     wanted = ["--group", "a10g", "--name", "first", "--num-workers", "4", "--use-gpu", "--out", str(out)]
     assert main([*stack, *wanted]) == 0

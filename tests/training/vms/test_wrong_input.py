@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 import yaml
 
+from tests.training.cli.command import assert_refused
 from tests.training.vms.clusters import own_file
-from training.cli import main
-from training.errors import ExitStatus
 
 
-def test_it_is_refused_with_a_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_refused_with_a_remedy(tmp_path: Path) -> None:
     file = tmp_path / "lab.yaml"
     file.write_text(yaml.safe_dump(own_file()), encoding="utf-8")
     for (command, *options), named in (
@@ -22,8 +20,6 @@ def test_it_is_refused_with_a_remedy(tmp_path: Path, capsys: pytest.CaptureFixtu
         (["train", "--schedule", "0 2 * * *"], "--schedule needs Kubernetes"),
         (["train", "--dataset", "image_folder", "--data-path", "photos"], "data.path=photos is on this machine"),
     ):
-        assert main([command, "--ray", str(file), *options]) == ExitStatus.WRONG_INPUT
-        assert named in (said := capsys.readouterr().err)
-        assert "remedy: " in said
-    assert main(["jobs", "--ray", str(tmp_path / "none.yaml")]) == ExitStatus.WRONG_INPUT
-    assert "none.yaml: no such file" in capsys.readouterr().err
+        for said in (named, "remedy: "):
+            assert_refused(2, said, command, "--ray", str(file), *options)
+    assert_refused(2, "none.yaml: no such file", "jobs", "--ray", str(tmp_path / "none.yaml"))

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
-from training.cli import main
-from training.errors import ExitStatus
+from tests.training.cli.command import assert_refused
 
 _ALL = "mlflow, grafana, prometheus, alertmanager, ray"
 
 
-def test_wrong_words_are_refused_with_the_choices(capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_words_are_refused_with_the_choices() -> None:
     for words, message in (
         ([], f"no UI is named\n  remedy: WHAT=…, one or more of {_ALL}"),
         (["kibana"], f"unknown UI 'kibana'\n  remedy: WHAT=… takes {_ALL}"),
@@ -18,5 +15,4 @@ def test_wrong_words_are_refused_with_the_choices(capsys: pytest.CaptureFixture[
         (["mlflow", "ray", "--port", "5001"], "port 5001 is one port, for 2 UIs"),
         (["mlflow", "--job", "notes"], "job notes is for WHAT=ray"),
     ):
-        assert main(["open", *words, "--env", "dev", "--outputs", "/nowhere"]) == ExitStatus.WRONG_INPUT
-        assert message in capsys.readouterr().err
+        assert_refused(2, message, "open", *words, "--env", "dev", "--outputs", "/nowhere")
