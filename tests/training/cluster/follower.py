@@ -18,14 +18,7 @@ class Follower:
     """Follows a job of the dev stack in a thread and records its output."""
 
     def __init__(self, api: KubernetesApi, *, namespace: str, name: str, patience: float = 30) -> None:
-        """Start to follow.
-
-        Args:
-            api: the follower's connection.
-            namespace: of the job.
-            name: of the job.
-            patience: seconds to wait for each output.
-        """
+        """Start to follow; `patience` are the seconds to wait for each output."""
         self._stream = io.StringIO()
         self._patience = patience
         watch = JobWatch(api, namespace=namespace, name=name, rooms=room_by_group(target()))

@@ -10,11 +10,7 @@ from typing import Self
 
 
 class Proxy:
-    """Passes bytes between its clients and one server.
-
-    Attributes:
-        port: its port; connections are refused while it is cut.
-    """
+    """Passes bytes between its clients and one server."""
 
     def __init__(self, server_port: int) -> None:
         self._server_port = server_port

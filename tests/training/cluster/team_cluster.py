@@ -60,14 +60,7 @@ def objects(name: str, *overrides: str, team: str = TEAM) -> tuple[Manifest, ...
 
 @dataclass(frozen=True)
 class TeamCluster:
-    """A team's namespace, and the files with which a command reaches it.
-
-    Attributes:
-        api: the API server, as an administrator.
-        namespace: the team's.
-        outputs: file with the stack's outputs.
-        kubeconfig: of the control plane.
-    """
+    """A team's namespace, and the files with which a command reaches it."""
 
     api: Cluster
     namespace: str
@@ -188,11 +181,7 @@ def team_cluster_on(api: Cluster, kubeconfig: Path, folder: Path) -> Iterator[Te
 
 
 def wait_until(holds: Callable[[], bool], *, seconds: float = 60) -> None:
-    """Wait for another process.
-
-    Raises:
-        AssertionError: it does not hold after `seconds`.
-    """
+    """Wait for another process."""
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, f"not so after {seconds:.0f} s"

@@ -34,13 +34,7 @@ _SECONDS = 120
 
 @dataclass(frozen=True)
 class Laptop:
-    """A machine with the code folder `project` and kubectl; the pods' code folder is `pod`.
-
-    Attributes:
-        folder: its working folder.
-        environment: of its commands.
-        options: that reach the cluster.
-    """
+    """A machine with the code folder `project` and kubectl; the pods' code folder is `pod`."""
 
     folder: Path
     environment: dict[str, str]

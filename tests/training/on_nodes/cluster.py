@@ -46,15 +46,7 @@ HALFWAY = 500
 
 @dataclass(frozen=True)
 class Job:
-    """A job that somebody submitted, and follows.
-
-    Attributes:
-        sandbox: where it runs.
-        name: of the job.
-        team: its team.
-        output: file with what the command printed.
-        process: the command.
-    """
+    """A job that somebody submitted, and follows."""
 
     sandbox: Sandbox
     name: str
@@ -152,12 +144,7 @@ class Job:
 
 @dataclass(frozen=True)
 class NodeCluster:
-    """A sandbox whose nodes run jobs.
-
-    Attributes:
-        sandbox: it.
-        place: folder for the output of commands.
-    """
+    """A sandbox whose nodes run jobs."""
 
     sandbox: Sandbox
     place: Path
@@ -216,11 +203,7 @@ class NodeCluster:
 
 @contextmanager
 def running_cluster(sandbox: Path | None = None) -> Iterator[NodeCluster]:
-    """A cluster that runs jobs; skips where this machine cannot have real nodes.
-
-    Args:
-        sandbox: folder of one that runs, with real nodes of the groups in `NODES`; None starts and stops one.
-    """
+    """A cluster that runs jobs; skips where this machine cannot have real nodes."""
     needs_real_nodes()
     with tempfile.TemporaryDirectory(prefix="rtp-jobs-") as made, ExitStack() as stack:
         place = Path(made)

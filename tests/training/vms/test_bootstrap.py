@@ -31,13 +31,7 @@ _TRUST = {
 
 @dataclass(frozen=True)
 class Account:
-    """An account with the stack's network, and the image and instance profiles that a cluster names.
-
-    Attributes:
-        ec2: a client of EC2.
-        network: the output `network` of the stack.
-        ami: the image.
-    """
+    """An account with the stack's network, and the image and instance profiles that a cluster names."""
 
     ec2: Any
     network: dict[str, Any]

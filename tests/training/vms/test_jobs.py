@@ -33,13 +33,7 @@ _QUICK = ("--num-workers", "2", "--epochs", "1")
 
 @dataclass(frozen=True)
 class Lab:
-    """A cluster that is up.
-
-    Attributes:
-        file: its launcher file.
-        runs: folder of the runs.
-        hosts: its machines.
-    """
+    """A cluster that is up."""
 
     file: Path
     runs: Path

@@ -31,12 +31,7 @@ WATCHDOG_GROUP = {
 
 @dataclass(frozen=True)
 class Ran:
-    """A run of the suite.
-
-    Attributes:
-        status: exit status.
-        record: what it wrote.
-    """
+    """A run of the suite."""
 
     status: int
     record: dict[str, Any]

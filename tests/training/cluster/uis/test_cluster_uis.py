@@ -49,13 +49,7 @@ pytestmark = in_dev
 
 @dataclass(frozen=True)
 class Desk:
-    """A machine at which somebody opens UIs of dev.
-
-    Attributes:
-        environment: the environment on the cluster.
-        folder: working folder.
-        kubeconfig: of the administrator.
-    """
+    """A machine at which somebody opens UIs of dev."""
 
     environment: Environment
     folder: Path
