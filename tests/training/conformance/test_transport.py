@@ -1,9 +1,12 @@
-"""Which network NCCL's log names."""
+"""Which network NCCL's log names, and which servers a pod reaches: real sockets."""
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
+from tests.engines.ports import free_port
+from training.conformance.network import network_facts
 from training.conformance.transport import networks_in, sent_bytes
 
 
@@ -30,3 +33,14 @@ def test_the_bytes_of_all_devices_of_a_node_are_added_up(tmp_path: Path) -> None
         (counters / "rx_bytes").write_text("1000000\n")
     assert sent_bytes(tmp_path) == 218
     assert sent_bytes(tmp_path / "none") is None, "without counters it is not known that no byte was sent"
+
+
+def test_which_servers_listen_do_not_listen_or_have_no_address() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        listening = f"127.0.0.1:{server.getsockname()[1]}"
+        facts = network_facts(allowed=listening, denied=f"localhost:{free_port()}")
+        assert (facts.allowed_error, facts.denied_error) == ("", "Connection refused")
+        assert facts.denied_is_known
+        facts = network_facts(allowed=listening, denied="nothing.invalid:80")
+    assert facts.denied_error
+    assert not facts.denied_is_known

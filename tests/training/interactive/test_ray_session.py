@@ -9,12 +9,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-import websocket
 from ray._private.authentication.authentication_constants import TOKEN_INVALID_ERROR_MESSAGE
 from ray.job_submission import JobStatus, JobSubmissionClient
 from requests import RequestException
@@ -24,10 +23,7 @@ from tests.engines.ray_cluster import short_folder
 from tests.engines.report_table import ran
 from tests.training.cluster import local_kubectl
 from tests.training.cluster.team_cluster import wait_until
-from tests.training.cluster.uis.upstream import ask, log_in
 from training.cluster.sessions import job_submission
-from training.cluster.uis.gate import Gate
-from training.cluster.uis.proxy import LocalProxy, Upstream
 
 _SECONDS = 120
 _STARTS = 3
@@ -193,27 +189,6 @@ def _forwarded(port: int, folder: Path) -> Iterator[int]:
             yield local
         finally:
             process.kill()
-
-
-def test_the_dashboard_at_the_local_port_of_open_needs_no_token_and_streams_logs(head: Head) -> None:
-    (port,) = free_ports(1)
-    origin = f"http://localhost:{port}"
-    job = head.jobs.submit_job(entrypoint="echo streamed")
-    with LocalProxy(Gate(port=port, start="/", key="key"), title="Ray") as proxy:
-        proxy.upstream = Upstream(head.dashboard, f"Bearer {_TOKEN}")
-        cookie, _ = log_in(f"{origin}/.open/key")
-        assert "Ray Dashboard" in ask(f"{origin}/", Cookie=cookie).body
-        assert job in ask(f"{origin}/api/jobs/", Cookie=cookie).body
-        live = websocket.create_connection(
-            f"ws://localhost:{port}/api/jobs/{job}/logs/tail", cookie=cookie, origin=origin
-        )
-        with closing(live):
-            said = ""
-            while "streamed" not in said and (part := live.recv()):
-                said += str(part)
-        assert "streamed" in said
-        proxy.upstream = Upstream(head.dashboard, None)
-        assert ask(f"{origin}/api/jobs/", Cookie=cookie).status == 401, "the token is needed"
 
 
 def test_the_commands_that_forward_prints_submit_a_job_and_need_the_token(head: Head, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Nodes of GPU groups, in the cases that fake nodes do not have."""
+"""Nodes of GPU groups, in the cases that fake nodes do not have, and volumes of the teams' runs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 from tests.training.cluster.team_cluster import target
 from training.cluster.conformance.judges import nodes
 from training.cluster.conformance.judges.nodes import NodeFacts
+from training.cluster.conformance.judges.storage import VolumeFacts, volumes
 from training.cluster.conformance.probes.nodes import are_fake
 
 A10G = NodeFacts(
@@ -62,3 +63,23 @@ def test_one_group_with_fake_nodes_only_keeps_pods_from_running() -> None:
     assert are_fake([fake, T4], {"a10g", "t4"})
     assert not are_fake([fake, A10G], {"a10g"})
     assert not are_fake([], {"a10g"}), "a group at zero gets real nodes"
+
+
+def facts(team: str, access_point: int) -> VolumeFacts:
+    """The volume of a team, of its own access point."""
+    where = {"volume": f"runs-{team}", "source": f"fs-1::fsap-{access_point}"}
+    return VolumeFacts(team=team, reserved_for=f"{team}/runs", claim=f"{team}/runs", **where)
+
+
+def test_a_volume_that_another_team_could_have_is_found_and_volumes_of_their_own_pass() -> None:
+    research, platform = facts("research", 1), facts("platform", 2)
+    assert volumes([research, platform]).verdict == "passed"
+    of_it = "volume runs-platform of platform/runs"
+    for changed, said in (
+        (replace(platform, volume=""), "platform/runs is bound to no volume"),
+        (replace(platform, reserved_for="research/runs"), f"{of_it} is reserved for research/runs"),
+        (replace(platform, reserved_for=""), "is reserved for nobody"),
+        (replace(platform, source=research.source), f"{of_it} mounts fs-1::fsap-1, as another team's does"),
+    ):
+        finding = volumes([research, changed])
+        assert (finding.verdict, said in finding.found) == ("failed", True), finding.found

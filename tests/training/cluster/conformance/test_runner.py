@@ -1,13 +1,16 @@
-"""Checks that are made one after the other, whatever happens in one of them."""
+"""Which checks are made, and that they are made one after the other, whatever happens in one of them."""
 
 from __future__ import annotations
 
 from functools import partial
 
+import pytest
+
 from infra.spec.errors import NoAnswerError, RefusedError
-from training.cluster.conformance.catalogue import LOSS, NODE_GPUS, SUM, TRACKING, in_order
+from training.cluster.conformance.catalogue import CHECKS, LOSS, NODE_GPUS, SUM, TRACKING, chosen, in_order
 from training.cluster.conformance.check import Finding, NotApplicableError, judged
 from training.cluster.conformance.runner import Runner
+from training.errors import SettingsError
 
 
 def _right() -> Finding:
@@ -44,3 +47,13 @@ def test_only_chosen_checks_are_made_and_results_are_shown_in_the_order_of_the_c
     for check in (TRACKING, LOSS, NODE_GPUS, SUM):
         runner.make(check, _right)
     assert [one.check for one in in_order(runner.results)] == [NODE_GPUS, SUM, TRACKING]
+
+
+def test_checks_are_chosen_by_name_and_by_group_in_their_order() -> None:
+    assert chosen(()) == CHECKS
+    names = ["nodes.gpus", "nodes.efa", "nodes.driver", "training.resume"]
+    assert [one.name for one in chosen(("training.resume", "nodes"))] == names
+    for name, meant in (("node.gpus", "did you mean nodes.gpus?"), ("policies", "did you mean policy?")):
+        with pytest.raises(SettingsError) as refused:
+            chosen((name,))
+        assert meant in str(refused.value)

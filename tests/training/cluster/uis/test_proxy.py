@@ -1,4 +1,4 @@
-"""The local port of a UI: who may use it, and what passes through; the server behind it is real."""
+"""The local port of a UI: who may use it, and what passes through, to a real server; and what `open` refuses."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from infra.lifecycle.sandbox.processes import free_ports
 from infra.spec.errors import RefusedError
+from tests.training.cli.command import assert_refused
 from tests.training.cluster.uis.upstream import Server, ask, log_in, upstream
 from training.cluster.uis.gate import Gate
 from training.cluster.uis.head import RequestHead
@@ -125,3 +126,17 @@ def test_a_head_is_passed_on_byte_by_byte_but_for_login_key_and_connection() -> 
     assert passed.encoded() == raw.replace(b"keep-alive", b"close") + b"\r\n\r\n"
     shown = repr(Upstream(1, _LOGIN)) + repr(Gate(port=1, start="/", key=_KEY))
     assert not {secret for secret in (_LOGIN, _KEY) if secret in shown}, "neither is logged"
+
+
+_ALL = "mlflow, grafana, prometheus, alertmanager, ray"
+
+
+def test_wrong_words_are_refused_with_the_choices() -> None:
+    for words, message in (
+        ([], f"no UI is named\n  remedy: WHAT=…, one or more of {_ALL}"),
+        (["kibana"], f"unknown UI 'kibana'\n  remedy: WHAT=… takes {_ALL}"),
+        (["mlflow", "grafana2"], "unknown UI 'grafana2'\n  remedy: did you mean grafana?"),
+        (["mlflow", "ray", "--port", "5001"], "port 5001 is one port, for 2 UIs"),
+        (["mlflow", "--job", "notes"], "job notes is for WHAT=ray"),
+    ):
+        assert_refused(2, message, "open", *words, "--env", "dev", "--outputs", "/nowhere")
