@@ -149,12 +149,6 @@ def test_a_job_is_followed_from_the_queue_to_its_end_and_releases_its_quota(
     assert follower.shown.count("starting the pods") == 1
 
 
-def test_a_member_of_another_team_cannot_stop_a_job(queued: Operated) -> None:
-    submitted = admitted(queued, gpus("ours", "research", 4))
-    with pytest.raises(ApiError, match=r"User .* cannot list resource"):
-        control.stop(queued.api("platform"), submitted)
-
-
 def test_a_job_that_kueue_refuses_is_refused_at_submission(queued: Operated) -> None:
     manifests = render_job(gpus("kept", "research", 4), queued.environment.target)
     manifests[1]["spec"]["shutdownAfterJobFinishes"] = False

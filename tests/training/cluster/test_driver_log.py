@@ -28,6 +28,7 @@ LINES = [
 ]
 CUT_AFTER = 6
 POD = {"name": "pods", "kind": "Pod", "namespaced": True, "verbs": ["list"]}
+SUBMITTER = {"metadata": {"name": "submitter", "uid": "1", "creationTimestamp": "2026-11-21T08:00:00Z"}}
 DISCOVERY = {
     "/version": {"kind": "Info"},
     "/apis": {"kind": "APIGroupList", "groups": []},
@@ -53,38 +54,28 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """The list of pods, or the log."""
         place = urlsplit(self.path)
-        if place.path in DISCOVERY:
-            self._answer(json.dumps(DISCOVERY[place.path]).encode())
-            return
-        if not place.path.endswith("/log"):
-            pod = {"metadata": {"name": "submitter", "uid": "1", "creationTimestamp": "2026-11-21T08:00:00Z"}}
-            self._answer(json.dumps({"items": [pod]}).encode())
-            return
-        since = parse_qs(place.query).get("sinceTime", [""])[0]
-        self.server.since.append(since)
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
+        if not place.path.endswith("/log"):
+            self._chunk(json.dumps(DISCOVERY.get(place.path, {"items": [SUBMITTER]})))
+            return self._chunk("")
+        since = parse_qs(place.query).get("sinceTime", [""])[0]
+        self.server.since.append(since)
         for number, line in enumerate(LINES):
             if line[:19] < since[:19]:
                 continue
             if number == CUT_AFTER and not self.server.resumed.is_set():
-                self._chunk(line[:30].encode())
+                self._chunk(line[:30])
                 self.server.resumed.wait(60)
-                return
-            self._chunk(f"{line}\n".encode())
-        self._chunk(b"")
+                return None
+            self._chunk(f"{line}\n")
+        return self._chunk("")
 
-    def _answer(self, body: bytes) -> None:
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+    def _chunk(self, text: str) -> None:
+        self.wfile.write(f"{len(text):x}\r\n{text}\r\n".encode())
 
-    def _chunk(self, data: bytes) -> None:
-        self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's signature
+    def log_message(self, *_: object) -> None:
         """Nothing is printed."""
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from observability.runlog import RunStarted, select
 from tests.training.on_nodes.cluster import HALFWAY, SETTINGS, Job, NodeCluster
-from training.checkpoint.store import committed_steps
-from training.errors import ExitStatus
 
 
 def test_a_preempted_job_saves_waits_and_ends_with_the_same_weights(nodes: NodeCluster, undisturbed: Job) -> None:
@@ -37,16 +35,6 @@ def test_a_stopped_job_resumes_where_it_stopped(nodes: NodeCluster, undisturbed:
     assert _resumed_without_loss(resumed)
     assert resumed.weights == undisturbed.weights
     nodes.delete(resumed)
-
-
-def test_a_deadline_ends_a_job_and_keeps_its_checkpoints(nodes: NodeCluster) -> None:
-    with nodes.job("late", "--num-workers", "2", "--epochs", "5000", "--deadline-hours", "0.04") as job:
-        assert job.end() == ExitStatus.FAILED, job.said
-    assert "DeadlineExceeded" in job.said
-    assert "--deadline-hours" in job.said
-    job.await_(job.has_no_pods, what="without pods")
-    assert committed_steps(job.folder / "checkpoints")
-    nodes.delete(job)
 
 
 def _resumed_without_loss(job: Job) -> bool:

@@ -30,7 +30,6 @@ from tests.training.cluster.conformance.suites import cases_of, run_suite
 from tests.training.cluster.proxy import Proxy
 from tests.training.cluster.team_cluster import TeamCluster, wait_until
 from tests.training.conformance.local_job import program
-from training.cli import main
 from training.cluster.conformance import following, job_checks
 from training.cluster.objects import CONFIG_MAP, RAY_JOB
 from training.cluster.steps import submit_job
@@ -141,7 +140,7 @@ def test_two_ranks_pass_every_check_after_one_of_them_was_killed(
     assert s3_api.object_names() == others
 
 
-def test_ctrl_c_deletes_the_job(team_cluster: TeamCluster, tmp_path: Path) -> None:
+def test_ctrl_c_deletes_the_job(team_cluster: TeamCluster) -> None:
     with command("conformance", *team_cluster.arguments, "--no-use-gpu", "--only", "training") as process:
         read_until(process, "submitted to queue")
         process.send_signal(signal.SIGINT)
@@ -151,7 +150,7 @@ def test_ctrl_c_deletes_the_job(team_cluster: TeamCluster, tmp_path: Path) -> No
 
 
 def test_a_submission_that_is_interrupted_leaves_no_job(
-    team_cluster: TeamCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    team_cluster: TeamCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The job is on the API server, and its answer has not arrived."""
     monkeypatch.chdir(tmp_path)
@@ -162,10 +161,9 @@ def test_a_submission_that_is_interrupted_leaves_no_job(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(job_checks, "submit_job", interrupted)
-    status = main(["conformance", *team_cluster.arguments, "--no-use-gpu", "--only", "training"])
-    assert status == ExitStatus.INTERRUPTED
+    answer = team_cluster.ask("conformance", "--no-use-gpu", "--only", "training")
+    assert (answer.status, " is deleted" in answer.out) == (ExitStatus.INTERRUPTED, True)
     wait_until(lambda: submitted(team_cluster) is None, seconds=PATIENCE)
-    assert " is deleted" in capsys.readouterr().out
 
 
 def test_a_cluster_that_is_gone_in_the_middle_fails_what_is_not_known(
