@@ -21,11 +21,10 @@ from infra.lifecycle.sandbox.processes import free_ports
 from tests.engines.jupyter import require_jupyterlab, stop
 from tests.engines.kubernetes_operators import Operated
 from tests.engines.report_table import ran
-from tests.training.cli.command import ROOT
+from tests.training.cli.command import ROOT, assert_refused
 from tests.training.cluster import local_kubectl
 from tests.training.cluster.commands import command, options_on, read_until
 from tests.training.cluster.team_cluster import wait_until
-from training.cli import main
 from training.cluster.objects import RAY_JOB
 from training.errors import ExitStatus
 
@@ -149,14 +148,13 @@ def test_a_second_notebook_uses_the_session_and_server_of_the_first_until_the_se
 
 
 def test_a_code_folder_that_cannot_be_copied_is_refused_before_anything_starts(
-    queued: Operated, laptop: Laptop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    queued: Operated, laptop: Laptop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", laptop.environment["PATH"])
     folder = laptop.folder / "wrong"
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        assert main(laptop.notebook("new", "--port", port)) == ExitStatus.REFUSED
-    assert f"port {port} of this machine is in use" in capsys.readouterr().err
+        assert_refused(3, f"port {port} of this machine is in use", *laptop.notebook("new", "--port", port))
     for made, message in (
         (None, "no such folder"),
         ("", "has no files"),
@@ -167,6 +165,5 @@ def test_a_code_folder_that_cannot_be_copied_is_refused_before_anything_starts(
             folder.mkdir(exist_ok=True)
         if made:
             (folder / made).write_text("A=1")
-        assert main(laptop.notebook("new", "--code", str(folder))) == ExitStatus.WRONG_INPUT
-        assert message in capsys.readouterr().err
+        assert_refused(2, message, *laptop.notebook("new", "--code", str(folder)))
     assert queued.cluster.items(*RAY_JOB, namespace="research") == []

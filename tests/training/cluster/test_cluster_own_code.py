@@ -14,7 +14,7 @@ import pytest
 
 from infra.kube.errors import ApiError
 from infra.spec.manifest import Manifest, api_object
-from platform_charts.jobs.code import PART_BYTES, PackedCode, code_of
+from platform_charts.jobs.code import PART_BYTES, code_of
 from platform_charts.jobs.rayjob import render_job
 from tests.kuberay.expand import expand
 from tests.training.cluster.code_of_jobs import deliver, mount_parts, project, train
@@ -41,15 +41,6 @@ def submitted(team_cluster: TeamCluster, name: str, code: Path) -> Manifest:
     """The RayJob of a job with that code, which was submitted by the command."""
     assert team_cluster.run("train", "--name", name, "--code", str(code), "--detach") == 0
     return found(team_cluster, name)
-
-
-def rendered(team_cluster: TeamCluster, name: str, code: PackedCode | None) -> tuple[Manifest, ...]:
-    """The objects of a job with packed code."""
-    settings = load_settings(["digits"], overrides=[f"run.name={name}"], environment={})
-    objects = render_job(request_of(settings, team=TEAM, options=JobOptions(), code=code), target())
-    for one in objects:
-        one["metadata"]["namespace"] = team_cluster.namespace
-    return objects
 
 
 def found(team_cluster: TeamCluster, name: str) -> Manifest:
@@ -95,7 +86,7 @@ def test_the_pods_of_a_submitted_job_unpack_the_code_and_train_with_it(
 
     answer = unpacked(team_cluster, job, tmp_path)
     assert answer.returncode == 0, answer.stderr
-    settings = config_map(team_cluster, f"{name}-settings")
+    settings = team_cluster.settings_of(name)
     assert settings is not None
     trained = train(job, settings["data"]["settings.yaml"], tmp_path)
     assert trained.returncode == 0, trained.stdout + trained.stderr
@@ -185,11 +176,15 @@ def test_a_stopped_job_is_not_queued_again_without_what_its_pods_mount(
 
 def test_a_submission_that_fails_halfway_leaves_nothing(team_cluster: TeamCluster, name: str, tmp_path: Path) -> None:
     code = packed(pack(project(tmp_path / "project", noise_bytes=PART_BYTES)))
+    settings = load_settings(["digits"], overrides=[f"run.name={name}"], environment={})
+    objects = render_job(request_of(settings, team=TEAM, options=JobOptions(), code=code), target())
+    for one in objects:
+        one["metadata"]["namespace"] = team_cluster.namespace
     before = len(team_cluster.api.items("v1", "ConfigMap", namespace=team_cluster.namespace))
     quota = api_object("v1", "ResourceQuota", "maps", namespace=team_cluster.namespace)
     with team_cluster.api.applied({**quota, "spec": {"hard": {"count/configmaps": str(before + 2)}}}):
         wait_until(lambda: "used" in (team_cluster.api.read(quota) or {}).get("status", {}))
         with pytest.raises(ApiError, match="exceeded quota: maps"):
-            submit(team_cluster.api, rendered(team_cluster, name, code), env="dev")
+            submit(team_cluster.api, objects, env="dev")
     wait_until(lambda: team_cluster.job(name) is None)
-    wait_until(lambda: parts_of(team_cluster, name) == [] and config_map(team_cluster, f"{name}-settings") is None)
+    wait_until(lambda: parts_of(team_cluster, name) == [] and team_cluster.settings_of(name) is None)

@@ -11,9 +11,9 @@ import pytest
 from infra.spec.manifest import Manifest, api_object
 from tests.engines.kubernetes_jobs import job
 from tests.engines.kubernetes_operators import Operated
+from tests.training.cli.command import ask_here, assert_refused
 from tests.training.cluster.commands import command, options_on, read_until
 from tests.training.cluster.team_cluster import wait_until
-from training.cli import main
 from training.cluster.objects import RAY_JOB
 from training.errors import ExitStatus
 
@@ -51,25 +51,20 @@ def _session(queued: Operated, name: str) -> Manifest:
 
 
 def test_a_session_runs_is_used_and_releases_its_quota_at_its_end(
-    queued: Operated, on_cluster: list[str], kubectl_calls: Path, capsys: pytest.CaptureFixture[str]
+    queued: Operated, on_cluster: list[str], kubectl_calls: Path
 ) -> None:
-    for words, said in (
-        (["shell"], "team research has no running session"),
-        (["forward", "notes"], "session-notes: no such session of team research"),
-    ):
-        assert main([*words, *on_cluster]) == ExitStatus.REFUSED
-        assert said in capsys.readouterr().err
+    assert_refused(3, "team research has no running session", "shell", *on_cluster)
+    assert_refused(3, "session-notes: no such session of team research", "forward", "notes", *on_cluster)
     assert not kubectl_calls.exists()
     queued.dashboards.say("session-notes", "RUNNING")
-    started = ["cluster", "notes", "--gpus", "8", "--group", "a10g", "--idle", "45m", *on_cluster]
-    assert main(started) == ExitStatus.DONE
-    shown = capsys.readouterr().out
+    shown = ask_here("cluster", "notes", "--gpus", "8", "--group", "a10g", "--idle", "45m", *on_cluster).out
     assert "session session-notes: 2 worker pods with 8 GPUs, about $" in shown
     assert "make shell ENV=dev JOB=session-notes TEAM=research" in shown
     assert "after 45 minutes without use, at the latest after 8 h" in shown
 
     for words in (["shell"], ["shell", "notes", "--head"], ["forward", "session-notes", "--port", "9000"]):
-        assert main([*words, *on_cluster]) == ExitStatus.DONE
+        answer = ask_here(*words, *on_cluster)
+        assert answer.status == ExitStatus.DONE
     worker, head, token, port = (line.split() for line in kubectl_calls.read_text().splitlines())
     in_code = ["--", "/bin/bash", "-c", "cd", "/mnt/code", "2>/dev/null;", "exec", "/bin/bash"]
     assert worker[-9:] == ["--container=ray-worker", *in_code]
@@ -78,7 +73,7 @@ def test_a_session_runs_is_used_and_releases_its_quota_at_its_end(
     assert token[-2:] == ["printenv", "RAY_AUTH_TOKEN"]
     assert port[-1] == "9000:8265"
     assert "--namespace=research" in port
-    assert "RAY_AUTH_TOKEN_PATH=" in capsys.readouterr().out
+    assert "RAY_AUTH_TOKEN_PATH=" in answer.out
 
     later = queued.submit(job("later", team="research", group="a10g", workers=8))
     queued.await_state(later, lambda state: state.stage == "queued" and "quota" in state.reason, what="queued")
@@ -86,8 +81,7 @@ def test_a_session_runs_is_used_and_releases_its_quota_at_its_end(
     queued.end(session, "SUCCEEDED")
     queued.await_state(session, lambda state: state.stage == "done", what="done")
     queued.await_state(later, lambda state: state.stage == "starting", what="admitted")
-    assert main(["resume", "session-notes", *on_cluster]) == ExitStatus.REFUSED
-    assert "start another: make cluster ENV=dev" in capsys.readouterr().err
+    assert_refused(3, "start another: make cluster ENV=dev", "resume", "session-notes", *on_cluster)
 
 
 def test_an_interrupt_while_a_session_is_queued_says_that_it_holds_no_gpus(
@@ -104,12 +98,10 @@ def test_an_interrupt_while_a_session_is_queued_says_that_it_holds_no_gpus(
     assert queued.pods(_session(queued, "session-wanted")) == []
 
 
-def test_a_stopped_session_releases_its_pods(
-    queued: Operated, on_cluster: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["cluster", "brief", "--gpus", "1", "--group", "a10g", "--detach", *on_cluster]) == ExitStatus.DONE
+def test_a_stopped_session_releases_its_pods(queued: Operated, on_cluster: list[str]) -> None:
+    assert ask_here("cluster", "brief", "--gpus", "1", "--group", "a10g", "--detach", *on_cluster).status == 0
     session = _session(queued, "session-brief")
     wait_until(lambda: len(queued.pods(session)) == 3, seconds=_SECONDS)
-    assert main(["stop", "session-brief", *on_cluster]) == ExitStatus.DONE
-    assert "session session-brief ends: 0.0" in capsys.readouterr().out
+    stopped = ask_here("stop", "session-brief", *on_cluster)
+    assert (stopped.status, "session session-brief ends: 0.0" in stopped.out) == (0, True)
     assert queued.pods(session) == []

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 
@@ -27,11 +28,11 @@ from platform_charts.objects.ui_access import ui_access
 from tests.engines.kubernetes_jobs import job, rayjob
 from tests.engines.kubernetes_platform import Environment, in_dev
 from tests.platform_charts.objects.sso_samples import open_to_teams
+from tests.training.cli.command import assert_refused
 from tests.training.cluster import local_kubectl
 from tests.training.cluster.commands import command, options_with, read_until
 from tests.training.cluster.team_cluster import wait_until
 from tests.training.cluster.uis.upstream import ask, log_in, upstream
-from training.cli import main
 from training.cluster.context import read_target
 from training.cluster.objects import POD
 from training.cluster.uis.ray import ray_ui
@@ -123,7 +124,9 @@ def local(desk: Desk) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("pods")
-def test_several_uis_open_logged_in_reconnect_and_end_with_ctrl_c(desk: Desk, local: dict[str, str]) -> None:
+def test_several_uis_open_logged_in_reconnect_and_end_with_their_job_or_ctrl_c(
+    desk: Desk, local: dict[str, str]
+) -> None:
     words = ["open", "mlflow", "ray", "prometheus", "--team", _TEAM, *desk.options]
     with upstream("mlflow") as mlflow, upstream("ray") as ray, upstream("prometheus") as prometheus:
         served = {"KUBECTL_PORT_5000": mlflow, "KUBECTL_PORT_8265": ray, "KUBECTL_PORT_9090": prometheus}
@@ -146,28 +149,16 @@ def test_several_uis_open_logged_in_reconnect_and_end_with_ctrl_c(desk: Desk, lo
             again = {read_until(process, "reconnected").strip() for _ in range(3)}
             assert again == {f"{title}: reconnected" for title in urls}
             assert ask(urls["Prometheus"]).seen["server"] == "prometheus"
+            ended = api_object("ray.io/v1", "RayJob", "session-notes", namespace=_TEAM)
+            desk.environment.cluster.update_status(ended, {"jobDeploymentStatus": "Complete"})
+            for forward in filter(psutil.pid_exists, _forwards(desk)):
+                os.kill(forward, signal.SIGKILL)
+            read_until(process, "Ray's dashboard of session-notes has ended")
             process.send_signal(signal.SIGINT)
             rest, _ = process.communicate(timeout=_SECONDS)
     assert process.returncode == ExitStatus.DONE, rest
     assert not {secret for secret in (_PASSWORD, basic, _TOKEN) if secret in "".join(said) + rest}
-    for forward in _forwards(desk):
-        with pytest.raises(ProcessLookupError):
-            os.kill(forward, 0)
-
-
-@pytest.mark.usefixtures("pods")
-def test_the_end_of_the_job_ends_its_dashboard(desk: Desk, local: dict[str, str]) -> None:
-    with upstream("ray") as ray:
-        environment = {**local, "KUBECTL_PORT_8265": str(ray.port)}
-        words = ["open", "ray", "--job", "notes", *desk.options]
-        with command(*words, environment=environment) as process:
-            read_until(process, "http://localhost:")
-            ended = api_object("ray.io/v1", "RayJob", "session-notes", namespace=_TEAM)
-            desk.environment.cluster.update_status(ended, {"jobDeploymentStatus": "Complete"})
-            os.kill(_forwards(desk)[0], signal.SIGKILL)
-            read_until(process, "Ray's dashboard of session-notes has ended")
-            process.wait(_SECONDS)
-    assert process.returncode == ExitStatus.DONE
+    assert not any(map(psutil.pid_exists, _forwards(desk)))
 
 
 def _forwards(desk: Desk) -> list[int]:
@@ -177,19 +168,17 @@ def _forwards(desk: Desk) -> list[int]:
 
 @pytest.mark.usefixtures("pods")
 def test_what_does_not_run_and_a_port_in_use_are_refused(
-    desk: Desk, local: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    desk: Desk, local: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", local["PATH"])
-    assert main(["open", "grafana", *desk.options]) == ExitStatus.REFUSED
-    said = capsys.readouterr().err
-    assert "Grafana of dev does not run: namespace monitoring has no pod of it" in said
-    assert "bring the stack up: make up ENV=dev" in said
+    no_pod = "Grafana of dev does not run: namespace monitoring has no pod of it\n  remedy: bring the stack up: make up ENV=dev"
+    assert_refused(ExitStatus.REFUSED, no_pod, "open", "grafana", *desk.options)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        assert main(["open", "prometheus", "--port", str(port), *desk.options]) == ExitStatus.REFUSED
-    assert f"port {port} of this machine is in use" in capsys.readouterr().err
-    assert main(["open", "ray", "--job", "session-note", *desk.options]) == ExitStatus.WRONG_INPUT
-    assert "did you mean session-notes?" in capsys.readouterr().err
+        in_use = f"port {port} of this machine is in use"
+        assert_refused(ExitStatus.REFUSED, in_use, "open", "prometheus", "--port", str(port), *desk.options)
+    meant = "did you mean session-notes?"
+    assert_refused(ExitStatus.WRONG_INPUT, meant, "open", "ray", "--job", "session-note", *desk.options)
 
 
 def test_a_member_opens_mlflow_for_the_own_team_only_and_needs_a_session_for_ray(desk: Desk) -> None:
