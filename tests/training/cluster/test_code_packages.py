@@ -1,4 +1,4 @@
-"""Whether the image of a job has the packages of its code; ECR is moto."""
+"""Looking an image up in its registry, and whether it has the packages of a job's code; ECR is moto, a sandbox's registry is real."""
 
 from __future__ import annotations
 
@@ -11,25 +11,34 @@ from typing import Any
 import pytest
 from moto import mock_aws
 
+from infra.lifecycle.image.plain_registry import PlainRegistry
 from infra.packages.derived import manifest_annotations
 from infra.packages.lock import Package
-from infra.spec.errors import RefusedError, SettingsError
+from infra.spec.errors import NoAnswerError, RefusedError, SettingsError
 from infra.spec.manifest import Manifest
+from infra.spec.release import load_release
 from platform_charts.jobs.rayjob import render_job
+from tests.engines.oci_registry import push_image
+from tests.engines.ports import free_port
+from tests.engines.sandbox_registry import sandbox_registry
 from tests.platform_charts.jobs.targets import job
 from tests.training.cluster.team_cluster import TEAM, target
 from training.cluster.code_packages import check_derived, require_image
 from training.cluster.context import ClusterContext, team_named
+from training.cluster.job_manifest import image_of
+from training.cluster.registry import check_image, check_images, read_annotations
 from training.code.archive import pack
 
 BASE = f"sha256:{'1' * 64}"
-IMAGE = f"123456789012.dkr.ecr.us-east-1.amazonaws.com/rtp-dev/trainer@sha256:{'d' * 64}"
+REGISTRY = "123456789012.dkr.ecr.us-east-1.amazonaws.com"
+TRAINER = f"{REGISTRY}/rtp-dev/trainer"
+IMAGE = f"{TRAINER}@sha256:{'d' * 64}"
 
 
 @pytest.fixture
 def context() -> ClusterContext:
     """A stack in moto's account, whose release has a pushed trainer image."""
-    stack = target(is_recorded=False, registries={"trainer": IMAGE.partition("@")[0], "mlflow": "m"})
+    stack = target(is_recorded=False, registries={"trainer": TRAINER, "mlflow": "m"})
     trainer = stack.release.images["trainer"].model_copy(update={"digest": BASE})
     release = stack.release.model_copy(update={"images": {**stack.release.images, "trainer": trainer}})
     return ClusterContext(env="dev", target=replace(stack, release=release), team=team_named(stack.outputs, TEAM))
@@ -68,7 +77,7 @@ def push(ecr: Any, context: ClusterContext, *packages: str, base: str = BASE) ->
         "annotations": manifest_annotations(added, base=base),
     }
     put = ecr.put_image(repositoryName="rtp-dev/trainer", imageTag="custom-0", imageManifest=json.dumps(manifest))
-    return job_with(f"{IMAGE.partition('@')[0]}@{put['image']['imageId']['imageDigest']}", context)
+    return job_with(f"{TRAINER}@{put['image']['imageId']['imageDigest']}", context)
 
 
 def job_with(image: str, context: ClusterContext) -> Manifest:
@@ -102,7 +111,7 @@ def test_the_named_image_must_have_the_packages_and_be_of_this_release(
     context: ClusterContext,
 ) -> None:
     check_derived(push(repository, context, "timm==1.0.1"), code, context)
-    check_derived(job_with(f"{IMAGE.partition('@')[0]}@{BASE}", context), None, context)
+    check_derived(job_with(f"{TRAINER}@{BASE}", context), None, context)
     of_another = push(repository, context, base=f"sha256:{'2' * 64}")
     for job_, given, said in (
         (push(repository, context, "timm==0.9"), code, r"does not fit the job:\n  timm>=1: has 0\.9\n"),
@@ -121,3 +130,41 @@ def test_a_registry_that_cannot_be_read_is_a_warning(
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     check_derived(job_with(IMAGE, context), code, context)
     assert "warning: what image" in capsys.readouterr().err
+    assert "credentials" in check_image(f"{REGISTRY}/trainer:0.1.0")
+
+
+MISSING = r"is not in the registry .*\n.*make image PUSH=1"
+
+
+def test_an_image_is_looked_up_by_tag_and_digest(repository: Any, context: ClusterContext) -> None:  # noqa: ANN401
+    pushed = image_of(push(repository, context))
+    for image in (pushed, f"{TRAINER}:custom-0"):
+        assert check_image(image) == ""
+    for image in (f"{TRAINER}@sha256:{'0' * 64}", f"{TRAINER}:9.9.9", f"{REGISTRY}/another:custom-0"):
+        with pytest.raises(RefusedError, match=MISSING):
+            check_image(image)
+    assert check_image("localhost:5000/trainer:0.1.0") == "localhost:5000/trainer:0.1.0 is not in ECR"
+
+
+def test_an_image_that_was_never_pushed_is_refused_unless_the_stack_is_recorded_only() -> None:
+    image = f"{REGISTRY}/trainer:not-pushed"
+    check_images(target().outputs, image)
+    with pytest.raises(RefusedError, match=r"no digest of image \S+/trainer: it was never pushed\n.*make image PUSH=1"):
+        check_images(target(is_recorded=False).outputs, image)
+
+
+def test_an_image_of_a_sandbox_is_looked_up_in_its_registry(tmp_path: Path) -> None:
+    with sandbox_registry(tmp_path) as host:
+        registry, trainer = PlainRegistry(host, "rtp-dev"), load_release().images["trainer"]
+        pushed = push_image(registry.remote(trainer), "a", [b"packages"])
+        repository = registry.repository(trainer)
+        assert check_image(f"{repository}@{pushed.digest}") == ""
+        assert check_image(f"{repository}:a") == ""
+        assert read_annotations(f"{repository}:a") == {}
+        for reference in (f"{repository}@sha256:{'0' * 64}", f"{repository}:b", f"{host}/rtp-prod/trainer:a"):
+            with pytest.raises(RefusedError, match=MISSING):
+                check_image(reference)
+    gone = f"127.0.0.1:{free_port()}"
+    assert check_image(f"{gone}/rtp-dev/trainer:a") == f"registry {gone}: [Errno 111] Connection refused"
+    with pytest.raises(NoAnswerError, match="refused"):
+        read_annotations(f"{gone}/rtp-dev/trainer:a")

@@ -1,7 +1,7 @@
-"""The driver's log: every line once, in order, over connections that break in the middle of a line.
+"""The driver's log: every line once, in order, over connections that break in the middle of a line, and none of Ray's own.
 
 No pod of these tests has a log, so a small HTTP server answers in place of the API server. Its stream, and the
-network that is cut, are real.
+network that is cut, are real. The texts of Ray are those of 2.60 on a real cluster.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+import ray
 from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes import client
@@ -21,6 +23,7 @@ from infra.kube.api import KubernetesApi
 from tests.training.cluster.proxy import Proxy
 from tests.training.cluster.team_cluster import wait_until
 from training.cluster.driver_log import DriverLog, LogCursor
+from training.cluster.submitter_log import SubmitterLog
 from training.cluster.watch import JobWatch
 
 LINES = [
@@ -142,3 +145,56 @@ def test_every_line_comes_once_however_often_the_connection_breaks(lines: list[L
 def test_two_equal_lines_with_equal_times_are_both_kept() -> None:
     cursor = LogCursor()
     assert [cursor.take(stamped((1, "step"))), cursor.take(stamped((1, "step")))] == ["step", "step"]
+
+
+_BEFORE = (
+    "2026-11-27 22:47:07,216\tINFO cli.py:42 -- \x1b[37mJob submission server address\x1b[39m: \x1b[1mhttp://rolled:8265\x1b[22m",
+    "2026-11-27 22:47:07,382\tSUCC cli.py:67 -- \x1b[32mJob 'rolled-wtng7' submitted successfully\x1b[39m",
+    "2026-11-27 22:47:07,382\tINFO cli.py:341 -- \x1b[1mray job stop rolled-wtng7\x1b[22m",
+)
+_DRIVER = (
+    "2026-11-27 22:47:07,283\tINFO job_manager.py:581 -- Runtime env is setting up.",
+    "run rolled: simple_cnn on digits, 2 CPU workers (ray), global batch 64",
+    "Traceback (most recent call last):",
+    '  File "/mnt/code/train.py", line 3, in <module>',
+    "ValueError: Status message: the user's own",
+)
+_CLOSED = "2026-11-27 22:47:48,003\tINFO sdk.py:520 -- WebSocket closed for job rolled-wtng7 with close code 1000"
+_LAST = "cost $0.0021, 22.8 % of it productive"
+_SUCCEEDED = ("2026-11-27 22:47:48,284\tSUCC cli.py:67 -- \x1b[32mJob 'rolled-wtng7' succeeded\x1b[39m",)
+_FAILED = (
+    "2026-11-27 22:47:48,284\tERR cli.py:75 -- \x1b[31mJob 'rolled-wtng7' failed\x1b[39m",
+    "Status message: Job entrypoint command failed with exit code 1, last available logs (truncated to 20,000 chars):",
+    "run rolled: simple_cnn on digits, 2 CPU workers (ray), global batch 64",
+)
+_HEAD_GONE = (
+    "Traceback (most recent call last):",
+    '  File "/opt/.venv/lib/python3.11/site-packages/urllib3/connection.py", line 239, in _new_conn',
+    "socket.gaierror: [Errno -2] Name or service not known",
+    "",
+    "The above exception was the direct cause of the following exception:",
+    "requests.exceptions.ConnectionError: HTTPConnectionPool(host='rolled-x2w7g-head-svc.research.svc.cluster.local', port=8265)",
+)
+_NO_DRIVER = "2026-11-27 22:47:48,284\tERR cli.py:304 -- the job could not be submitted"
+
+
+def _shown(*lines: str) -> list[str]:
+    log = SubmitterLog()
+    return [line for line in lines if log.is_shown(line)]
+
+
+def test_only_a_driver_s_lines_are_shown_also_those_that_look_like_ray_s() -> None:
+    assert _shown(*_BEFORE, *_DRIVER) == [*_DRIVER]
+    for end in (_SUCCEEDED, _FAILED, _HEAD_GONE):
+        assert _shown(*_BEFORE, *_DRIVER, _CLOSED, *end) == [*_DRIVER]
+    assert _shown(_CLOSED, _LAST, *_HEAD_GONE) == [_LAST], "a last line may come after the end"
+    assert _shown(_BEFORE[0], _NO_DRIVER, *_HEAD_GONE) == [_NO_DRIVER, *_HEAD_GONE], "the reason of no driver"
+
+
+def test_ray_says_so() -> None:
+    """An update of Ray that changes its texts would show them again."""
+    package = Path(ray.__file__).parent / "dashboard" / "modules" / "job"
+    client = (package / "sdk.py").read_text(encoding="utf-8")
+    assert 'f"WebSocket closed for job {job_id} with' in client
+    assert 'f"WebSocket error for job {job_id}' in client
+    assert 'print(f"Status message: {info.message}"' in (package / "cli.py").read_text(encoding="utf-8")
