@@ -84,7 +84,7 @@ def test_a_bucket_that_does_not_exist_is_refused_before_a_folder_is_made(
     assert not (root / "run").exists()
 
 
-def test_a_name_that_the_bucket_does_not_have_is_refused(
+def test_a_name_without_a_run_in_the_bucket_is_refused(
     tmp_path: Path, remote: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["--root", str(tmp_path), "--set", f"checkpoint.remote={remote}"]
@@ -92,9 +92,7 @@ def test_a_name_that_the_bucket_does_not_have_is_refused(
     assert f"neither {tmp_path} nor {remote}/nobody has it" in capsys.readouterr().err
 
 
-def test_verify_names_what_is_damaged_in_the_bucket(
-    tmp_path: Path, remote: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_verify_names_damage_in_the_bucket(tmp_path: Path, remote: str, capsys: pytest.CaptureFixture[str]) -> None:
     run = train(tmp_path, 4, remote)
     bucket = connect(remote)
     content = bytearray(bucket.read("step-00000004/model.safetensors").data)

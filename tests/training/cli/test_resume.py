@@ -109,9 +109,7 @@ def test_a_run_is_resumed_under_the_name_of_its_folder_also_through_a_link(root:
     assert select(read_all(root / "run"), RunStarted)[-1].run == "run"
 
 
-def test_a_run_is_not_resumed_under_another_name_or_in_another_folder(
-    root: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_is_not_resumed_under_another_name_or_elsewhere(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for change in ("run.name=other", "run.directory=/nowhere"):
         assert resume(root, change) == 2
         error = capfd.readouterr().err
@@ -124,9 +122,7 @@ def test_a_run_is_not_resumed_under_another_name_or_in_another_folder(
         assert part in error
 
 
-def test_a_run_is_not_resumed_as_another_one_and_keeps_its_settings(
-    root: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_is_not_resumed_as_another_and_keeps_its_settings(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
     run = RunDirectory(root / "run")
     before = run.settings()
     another_dataset = ("data.dataset=synthetic", "data.options.kind=images", "data.options.samples=640")
@@ -149,9 +145,7 @@ def test_a_damaged_newest_checkpoint_is_skipped_with_a_message(root: Path, capfd
     assert select(events, RunEnded)[-1].weights_sha256 == expected
 
 
-def test_a_run_without_a_good_checkpoint_is_not_restarted_from_step_0(
-    root: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_without_a_good_checkpoint_is_not_restarted(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for path in root.glob("run/checkpoints/*/model.safetensors"):
         cut_short(path)
     assert resume(root) == 1
@@ -163,7 +157,7 @@ def remove_manifests(run: Path) -> None:
         path.unlink()
 
 
-def test_a_run_that_lost_its_checkpoints_is_refused_and_keeps_every_file(
+def test_a_run_without_checkpoints_is_refused_and_keeps_its_files(
     root: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     run = root / "run"

@@ -60,7 +60,7 @@ def test_invalid_input_is_refused_before_connecting_to_a_cluster(tmp_path: Path)
     refuses(3, "\n  no-such-package>=1\n", "--code", str(code))
 
 
-def test_a_job_whose_image_was_never_pushed_is_not_submitted(
+def test_a_job_with_an_image_that_was_never_pushed_is_refused(
     team_cluster: TeamCluster, name: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "outputs.json"
@@ -109,9 +109,7 @@ def test_the_exit_status_is_the_jobs(team_cluster: TeamCluster, name: str) -> No
     assert team_cluster.run("logs", name) == 0
 
 
-def test_a_job_that_has_ended_is_submitted_again_with_changed_settings_and_image(
-    team_cluster: TeamCluster, name: str
-) -> None:
+def test_an_ended_job_is_submitted_again_with_changed_settings_and_image(team_cluster: TeamCluster, name: str) -> None:
     image = f"{dev_outputs()['registries']['trainer']}@sha256:{'d' * 64}"
     before = team_cluster.submit(name)
     team_cluster.ends(name)

@@ -76,7 +76,7 @@ def on_a_node(since: datetime) -> Mapping[str, object]:
     }
 
 
-def test_a_finished_job_costs_its_admissions_times_its_parts_of_nodes(
+def test_a_finished_job_costs_its_admissions_times_its_nodes(
     team_cluster: TeamCluster, name: str, now: datetime
 ) -> None:
     gpu_job(team_cluster, name)
@@ -92,9 +92,7 @@ def test_a_finished_job_costs_its_admissions_times_its_parts_of_nodes(
     assert "idle" not in said, "an earlier admission's driver is not known"
 
 
-def test_a_running_job_costs_what_its_pods_hold_and_is_idle_before_its_driver(
-    team_cluster: TeamCluster, name: str, now: datetime
-) -> None:
+def test_a_running_job_is_idle_before_its_driver_starts(team_cluster: TeamCluster, name: str, now: datetime) -> None:
     gpu_job(team_cluster, name)
     admitted(team_cluster, name, since=now - 3 * HOUR)
     status = {"jobDeploymentStatus": "Running", "jobStatus": "RUNNING", "rayJobInfo": {"startTime": at(now - HOUR)}}

@@ -86,9 +86,7 @@ def interrupt(process: subprocess.Popen[str], number: signal.Signals = signal.SI
     return rest
 
 
-def test_a_notebook_starts_its_session_syncs_the_code_and_survives_a_broken_connection(
-    queued: Operated, laptop: Laptop
-) -> None:
+def test_a_notebook_starts_its_session_syncs_the_code_and_reconnects(queued: Operated, laptop: Laptop) -> None:
     queued.dashboards.say("session-notes", "RUNNING")
     (port,) = free_ports(1)
     code, pod = laptop.folder / "project", laptop.folder / "pod"
@@ -118,7 +116,7 @@ def test_a_notebook_starts_its_session_syncs_the_code_and_survives_a_broken_conn
     assert laptop.has_no_forwards()
 
 
-def test_a_second_notebook_uses_the_session_and_server_of_the_first_until_the_session_ends(
+def test_a_second_notebook_uses_the_server_of_the_first_until_the_session_ends(
     queued: Operated, laptop: Laptop
 ) -> None:
     queued.dashboards.say("session-both", "RUNNING")

@@ -71,7 +71,7 @@ def replaced(team_cluster: TeamCluster, name: str) -> None:
     team_cluster.api.create({**manifest, "binaryData": {key: base64.b64encode(data).decode()}})
 
 
-def test_the_pods_of_a_submitted_job_unpack_the_code_and_train_with_it(
+def test_the_pods_of_a_job_unpack_the_code_and_train_with_it(
     team_cluster: TeamCluster, name: str, tmp_path: Path
 ) -> None:
     code = project(tmp_path / "project", noise_bytes=PART_BYTES)
@@ -99,9 +99,7 @@ def test_the_pods_of_a_submitted_job_unpack_the_code_and_train_with_it(
     assert list((folder / "model").iterdir())
 
 
-def test_a_changed_byte_is_refused_in_the_pod_with_both_hashes(
-    team_cluster: TeamCluster, name: str, tmp_path: Path
-) -> None:
+def test_a_changed_byte_is_refused_in_the_pod_by_its_hash(team_cluster: TeamCluster, name: str, tmp_path: Path) -> None:
     code = project(tmp_path / "project")
     job = submitted(team_cluster, name, code)
     replaced(team_cluster, f"{name}-code-0")
@@ -112,7 +110,7 @@ def test_a_changed_byte_is_refused_in_the_pod_with_both_hashes(
     assert not (tmp_path / "delivered").exists()
 
 
-def test_an_ended_job_is_submitted_again_with_its_code_or_other_code(
+def test_an_ended_job_is_resumed_with_its_code_or_other_code(
     team_cluster: TeamCluster, name: str, tmp_path: Path
 ) -> None:
     code = project(tmp_path / "project", noise_bytes=PART_BYTES)
@@ -142,7 +140,7 @@ def deleted(team_cluster: TeamCluster, name: str) -> None:
     wait_until(lambda: config_map(team_cluster, name) is None)
 
 
-def test_code_that_is_gone_or_changed_is_named_before_the_old_job_is_removed(
+def test_lost_or_changed_code_is_named_and_the_old_job_stays(
     team_cluster: TeamCluster, name: str, tmp_path: Path
 ) -> None:
     code = project(tmp_path / "project")
@@ -160,9 +158,7 @@ def test_code_that_is_gone_or_changed_is_named_before_the_old_job_is_removed(
     assert unpacked(team_cluster, found(team_cluster, name), tmp_path).returncode == 0
 
 
-def test_a_stopped_job_is_not_queued_again_without_what_its_pods_mount(
-    team_cluster: TeamCluster, name: str, tmp_path: Path
-) -> None:
+def test_a_stopped_job_is_not_resumed_without_its_mounts(team_cluster: TeamCluster, name: str, tmp_path: Path) -> None:
     for lost, what in (("code-0", "code"), ("settings", "settings")):
         job = f"{name}-{what}"
         submitted(team_cluster, job, project(tmp_path / "project"))

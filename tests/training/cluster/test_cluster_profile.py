@@ -144,9 +144,7 @@ def test_who_is_not_in_the_team_is_told_the_role(team_cluster: TeamCluster, name
         ask(stranger, context_of(team_cluster), name, ProfileRequest(steps=3))
 
 
-def test_a_job_that_ends_first_has_no_profile_and_its_request_is_withdrawn(
-    team_cluster: TeamCluster, name: str
-) -> None:
+def test_a_job_that_ends_first_has_no_profile_and_no_request_stays(team_cluster: TeamCluster, name: str) -> None:
     running(team_cluster, name)
     requests = requests_of(team_cluster, name)
 

@@ -130,9 +130,7 @@ def put(scheduled: Operated, folder: Path, *arguments: str) -> None:
     assert ask(scheduled, folder, "train", *NIGHTLY, *arguments).status == 0
 
 
-def test_a_schedule_submits_a_new_run_with_its_code_through_the_queue_and_is_listed(
-    scheduled: Operated, tmp_path: Path
-) -> None:
+def test_a_schedule_submits_a_new_run_with_its_code_and_is_listed(scheduled: Operated, tmp_path: Path) -> None:
     code = project(tmp_path / "project", noise_bytes=PART_BYTES)
     said = ask(scheduled, tmp_path, "train", *NIGHTLY, "--code", str(code)).out
     assert "each job and run is nightly-YYYYMMDD-HHMM (UTC), and goes through queue research" in said
@@ -182,9 +180,7 @@ def test_a_schedule_submits_a_new_run_with_its_code_through_the_queue_and_is_lis
     assert (gone.status, "no such schedule" in gone.err) == (2, True)
 
 
-def test_code_that_a_change_of_the_schedule_replaced_is_kept_while_a_job_may_be_submitted_with_it(
-    scheduled: Operated, tmp_path: Path
-) -> None:
+def test_replaced_code_is_kept_while_a_job_may_be_submitted_with_it(scheduled: Operated, tmp_path: Path) -> None:
     code = project(tmp_path / "project")
     put(scheduled, tmp_path, "--code", str(code))
     (first,) = of_schedule(scheduled)
@@ -229,7 +225,7 @@ def test_an_occurrence_may_replace_an_earlier_job_that_runs(scheduled: Operated,
     scheduled.await_state(first, lambda state: state.stage == "stopped", what="stopped")
 
 
-def test_a_job_that_somebody_stopped_does_not_hold_up_the_schedule_and_the_history_is_limited(
+def test_a_stopped_job_does_not_hold_up_the_schedule_and_the_history_is_limited(
     scheduled: Operated, tmp_path: Path
 ) -> None:
     put(scheduled, tmp_path, "--history", "1")
@@ -248,9 +244,7 @@ def test_a_job_that_somebody_stopped_does_not_hold_up_the_schedule_and_the_histo
     assert submit(scheduled, pod, tmp_path, job="nightly-29000003") == "nightly-20250219-2123 submitted\n"
 
 
-def test_members_schedule_in_their_own_namespace_and_through_the_queue_only(
-    scheduled: Operated, tmp_path: Path
-) -> None:
+def test_members_schedule_in_their_namespace_and_through_the_queue_only(scheduled: Operated, tmp_path: Path) -> None:
     put(scheduled, tmp_path)
     manifest = cron_job(scheduled)
     del manifest["metadata"]["managedFields"], manifest["metadata"]["resourceVersion"], manifest["metadata"]["uid"]

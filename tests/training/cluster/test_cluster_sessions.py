@@ -50,9 +50,7 @@ def _session(queued: Operated, name: str) -> Manifest:
     return found
 
 
-def test_a_session_runs_is_used_and_releases_its_quota_at_its_end(
-    queued: Operated, on_cluster: list[str], kubectl_calls: Path
-) -> None:
+def test_a_session_is_used_and_releases_its_quota(queued: Operated, on_cluster: list[str], kubectl_calls: Path) -> None:
     assert_refused(3, "team research has no running session", "shell", *on_cluster)
     assert_refused(3, "session-notes: no such session of team research", "forward", "notes", *on_cluster)
     assert not kubectl_calls.exists()
@@ -84,9 +82,7 @@ def test_a_session_runs_is_used_and_releases_its_quota_at_its_end(
     assert_refused(3, "start another: make cluster ENV=dev", "resume", "session-notes", *on_cluster)
 
 
-def test_an_interrupt_while_a_session_is_queued_says_that_it_holds_no_gpus(
-    queued: Operated, on_cluster: list[str]
-) -> None:
+def test_an_interrupt_of_a_queued_session_says_that_it_holds_no_gpus(queued: Operated, on_cluster: list[str]) -> None:
     queued.submit(job("all", team="research", group="a10g", workers=8))
     with command("cluster", "wanted", "--group", "a10g", *on_cluster) as process:
         read_until(process, "position 1")

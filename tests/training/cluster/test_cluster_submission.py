@@ -19,9 +19,7 @@ from training.cluster.submission import submit
 from training.environment import run_arguments, submitted
 
 
-def test_a_job_owns_its_settings_and_its_driver_knows_when_it_was_submitted(
-    team_cluster: TeamCluster, name: str
-) -> None:
+def test_a_job_owns_its_settings_and_knows_when_it_was_submitted(team_cluster: TeamCluster, name: str) -> None:
     before = time.time()
     made = team_cluster.submit(name)
     (container,) = made["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"]
@@ -54,7 +52,7 @@ class BeforeTheOther(KubernetesApi):
         return None
 
 
-def test_of_two_concurrent_submissions_of_one_name_one_is_refused(
+def test_one_of_two_submissions_at_once_is_refused(
     team_cluster: TeamCluster, name: str, control_plane: ControlPlane
 ) -> None:
     first = team_cluster.submit(name)
@@ -75,7 +73,7 @@ def test_a_submission_over_a_quota_leaves_no_job(team_cluster: TeamCluster, name
     assert team_cluster.job(name) is None
 
 
-def test_what_the_api_server_refuses_is_named_with_a_remedy(
+def test_what_the_api_server_refuses_has_a_remedy(
     team_cluster: TeamCluster, name: str, control_plane: ControlPlane
 ) -> None:
     stranger = KubernetesApi(control_plane.client("jane", ["strangers"]))

@@ -86,7 +86,7 @@ def job_with(image: str, context: ClusterContext) -> Manifest:
     return ray_job
 
 
-def test_code_whose_packages_the_linux_image_of_the_release_has_needs_no_image(
+def test_code_needs_an_image_if_that_of_the_release_lacks_packages(
     code: Path, tmp_path: Path, context: ClusterContext
 ) -> None:
     require_image(None, context, image=None)

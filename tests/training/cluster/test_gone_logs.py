@@ -36,9 +36,7 @@ def shipped(monkeypatch: pytest.MonkeyPatch, team_cluster: TeamCluster, name: st
         yield ship
 
 
-def test_the_log_of_a_job_that_is_gone_or_has_ended_is_printed(
-    team_cluster: TeamCluster, shipped: Ship, name: str
-) -> None:
+def test_the_log_of_a_job_that_is_gone_or_ended_is_printed(team_cluster: TeamCluster, shipped: Ship, name: str) -> None:
     line = {"time": "2026-11-21T08:00:00.000Z", "rank": 1, "message": "one"}
     shipped("ray-job-submitter", f"{name}-abcde", log="rank 3 died")
     shipped("ray-worker", f"{name}-worker", record=line)

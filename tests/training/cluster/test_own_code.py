@@ -41,9 +41,7 @@ def job_yaml(folder: Path, *arguments: str) -> tuple[int, list[Manifest]]:
     return status, list(yaml.safe_load_all(out.read_text())) if status == 0 else []
 
 
-def test_job_writes_the_code_and_takes_its_configuration_and_its_model(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_job_takes_the_configuration_and_model_of_the_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = project(tmp_path / "project")
     status, (settings, part, ray_job) = job_yaml(tmp_path, "--code", str(code))
     assert status == 0
@@ -57,9 +55,7 @@ def test_job_writes_the_code_and_takes_its_configuration_and_its_model(
     assert "absent" in capsys.readouterr().err
 
 
-def test_an_archive_over_the_limit_is_refused_with_the_largest_files(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_large_archive_is_refused_with_the_largest_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, _ = job_yaml(tmp_path, "--code", str(project(tmp_path / "large", noise_bytes=5 * _MIB)))
     assert status == 3
     said = capsys.readouterr().err

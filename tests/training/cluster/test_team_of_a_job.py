@@ -31,9 +31,7 @@ def without_team(cluster: TeamCluster) -> list[str]:
     return cluster.arguments[: cluster.arguments.index("--team")]
 
 
-def test_a_job_is_found_in_the_only_team_that_has_it_and_two_teams_need_the_team(
-    two_teams: tuple[TeamCluster, TeamCluster], name: str
-) -> None:
+def test_a_job_is_found_in_the_only_team_that_has_it(two_teams: tuple[TeamCluster, TeamCluster], name: str) -> None:
     research, platform = two_teams
     reached = without_team(research)
     for job in research.api.items("ray.io/v1", "RayJob", namespace=research.namespace):

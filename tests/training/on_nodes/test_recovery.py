@@ -63,9 +63,7 @@ def test_a_head_that_vanishes_is_replaced_and_the_submitter_submits_again(nodes:
     nodes.delete(job)
 
 
-def test_without_restarts_a_deleted_head_ends_the_job_which_resume_continues(
-    nodes: NodeCluster, undisturbed: Job
-) -> None:
+def test_without_restarts_a_job_ends_with_its_head_and_resume_continues(nodes: NodeCluster, undisturbed: Job) -> None:
     with nodes.job("head-deleted-once", *_TWO, "--restarts", "0") as job:
         job.await_step(HALFWAY)
         nodes.sandbox.pods.cluster.delete(job.pods("head")[0])

@@ -90,9 +90,7 @@ def test_torchrun_reduces_over_the_workers_with_the_packages_of_the_code_folder(
     assert [(tmp_path / "first" / f"rank-{rank}").read_text() for rank in (0, 1)] == ["11 live", "11 live"]
 
 
-def test_an_archive_that_a_run_has_kept_runs_as_it_was_with_the_variables_of_a_cluster(
-    code: Path, tmp_path: Path
-) -> None:
+def test_an_archive_runs_as_it_was_with_the_variables_of_a_cluster(code: Path, tmp_path: Path) -> None:
     archive = tmp_path / f"code{SUFFIX}"
     archive.write_bytes(pack(code).data)
     (code / "mine" / "part.py").write_text("NAME = 'changed'\n")

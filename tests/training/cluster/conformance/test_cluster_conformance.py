@@ -127,7 +127,7 @@ def one_device_less(cluster: Cluster, name: str, *resources: str) -> Iterator[No
         cluster.update_status(node, {"allocatable": offered})
 
 
-def test_nodes_and_volumes_with_a_defect_are_found_and_nothing_else_is_blamed(
+def test_defects_of_nodes_and_volumes_are_found_and_nothing_else(
     run: Callable[..., Ran], healthy: Operated, tmp_path: Path
 ) -> None:
     """A node that has lost devices, one with a driver of another branch, a team without a volume; nobody's node does not count."""
@@ -167,7 +167,7 @@ def _of_platform(healthy: Operated, kind: str, name: str, *, namespace: str | No
     return copy.deepcopy(found)
 
 
-def test_policies_quotas_and_roles_that_were_changed_are_found_and_nothing_else_is_blamed(
+def test_changed_policies_quotas_and_roles_are_found_and_nothing_else(
     run: Callable[..., Ran], healthy: Operated
 ) -> None:
     cluster, key = healthy.cluster, "pod-security.kubernetes.io/enforce"
@@ -203,7 +203,7 @@ def test_a_namespace_that_admits_no_pod_is_found(run: Callable[..., Ran], health
     assert set(failed) <= {"policy.oversize"}, "which quota is named first is not defined"
 
 
-def test_a_job_that_the_queue_does_not_admit_fails_with_kueues_reason_and_is_deleted(
+def test_a_job_that_kueue_does_not_admit_fails_with_its_reason_and_is_deleted(
     run: Callable[..., Ran], healthy: Operated
 ) -> None:
     queues = healthy.cluster.items(KUEUE_API, "ClusterQueue")

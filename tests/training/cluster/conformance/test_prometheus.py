@@ -28,9 +28,7 @@ MANY_TO_MANY = (
 """Two series on a side that must have one: an error at each evaluation, and none when the rule is loaded."""
 
 
-def test_broken_rules_and_an_alertmanager_that_refuses_are_found_and_groups_of_others_left_alone(
-    tmp_path: Path,
-) -> None:
+def test_broken_rules_and_an_alertmanager_that_refuses_are_found_but_no_groups_of_others(tmp_path: Path) -> None:
     document = yaml.safe_load(RULES.read_text())
     groups = {one["name"]: one for one in document["groups"]}
     document["groups"].remove(groups["queue"])

@@ -68,9 +68,7 @@ def test_junits_xml_has_a_case_for_each_check() -> None:
     assert float(failed.get("time", "")) == 62.0
 
 
-def test_the_page_escapes_what_it_shows_and_has_earlier_runs_newest_first_but_no_files_of_others(
-    tmp_path: Path,
-) -> None:
+def test_the_page_escapes_what_it_shows_and_has_earlier_runs_newest_first(tmp_path: Path) -> None:
     for hours in (1, 2):
         record.keep(replace(SUMMARY, started=STARTED - timedelta(hours=hours), platform=f"1.2.{hours}"), tmp_path)
     (tmp_path / "notes.json").write_text('{"started": "yesterday"}')

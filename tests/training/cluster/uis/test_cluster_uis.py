@@ -124,9 +124,7 @@ def local(desk: Desk) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("pods")
-def test_several_uis_open_logged_in_reconnect_and_end_with_their_job_or_ctrl_c(
-    desk: Desk, local: dict[str, str]
-) -> None:
+def test_uis_open_logged_in_reconnect_and_end_with_their_job_or_ctrl_c(desk: Desk, local: dict[str, str]) -> None:
     words = ["open", "mlflow", "ray", "prometheus", "--team", _TEAM, *desk.options]
     with upstream("mlflow") as mlflow, upstream("ray") as ray, upstream("prometheus") as prometheus:
         served = {"KUBECTL_PORT_5000": mlflow, "KUBECTL_PORT_8265": ray, "KUBECTL_PORT_9090": prometheus}
