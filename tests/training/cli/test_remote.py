@@ -11,6 +11,7 @@ from observability.runlog import CheckpointUploaded, Notice, Restored, read_all,
 from tests.engines.s3_faults import FaultyS3
 from tests.training.checkpoint.remote.conftest import proxy, remote
 from tests.training.checkpoint.remote.parts import connect, failing
+from tests.training.cli.command import ask_here, assert_refused
 from tests.training.runs import run_alone, small_settings
 from training.checkpoint.remote.lease import LEASE_OBJECT
 from training.cli import main
@@ -42,7 +43,7 @@ def train(root: Path, step: int, remote: str | None) -> RunDirectory:
 
 
 def test_a_run_whose_machine_is_lost_is_resumed_on_an_empty_one_by_its_name_and_bucket(
-    tmp_path: Path, remote: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, remote: str
 ) -> None:
     train(tmp_path / "lost", 8, remote)
     shutil.rmtree(tmp_path / "lost")
@@ -57,9 +58,8 @@ def test_a_run_whose_machine_is_lost_is_resumed_on_an_empty_one_by_its_name_and_
     assert select(events, CheckpointUploaded)[-1].step == STEPS
     names = [one.name for one in connect(remote).objects()]
     assert LEASE_OBJECT not in names
-    assert main(["verify", "run", "--root", str(root)]) == 0
-    output = capsys.readouterr().out
-    assert f"{remote}/run/step-{STEPS:08d}: good" in output
+    verified = ask_here("verify", "run", "--root", str(root))
+    assert (verified.status, f"{remote}/run/step-{STEPS:08d}: good" in verified.out) == (0, True)
 
 
 def test_a_bucket_that_refuses_everything_after_the_start_fails_no_run(
@@ -74,30 +74,24 @@ def test_a_bucket_that_refuses_everything_after_the_start_fails_no_run(
     assert (run.model / "model.safetensors").exists()
 
 
-def test_a_bucket_that_does_not_exist_is_refused_before_a_folder_is_made(
-    tmp_path: Path, proxy: FaultyS3, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bucket_that_does_not_exist_is_refused_before_a_folder_is_made(tmp_path: Path, proxy: FaultyS3) -> None:
     root = tmp_path / "runs"
     arguments = ["--set", f"run.directory={root}", "--set", "checkpoint.remote=s3://no-such-bucket/team"]
-    assert main(["train", "--name", "run", *arguments]) == 3
-    assert "there is no bucket no-such-bucket" in capsys.readouterr().err
+    assert_refused(3, "there is no bucket no-such-bucket", "train", "--name", "run", *arguments)
     assert not (root / "run").exists()
 
 
-def test_a_name_without_a_run_in_the_bucket_is_refused(
-    tmp_path: Path, remote: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_name_without_a_run_in_the_bucket_is_refused(tmp_path: Path, remote: str) -> None:
     arguments = ["--root", str(tmp_path), "--set", f"checkpoint.remote={remote}"]
-    assert main(["resume", "nobody", *arguments]) == 2
-    assert f"neither {tmp_path} nor {remote}/nobody has it" in capsys.readouterr().err
+    assert_refused(2, f"neither {tmp_path} nor {remote}/nobody has it", "resume", "nobody", *arguments)
 
 
-def test_verify_names_damage_in_the_bucket(tmp_path: Path, remote: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_names_damage_in_the_bucket(tmp_path: Path, remote: str) -> None:
     run = train(tmp_path, 4, remote)
     bucket = connect(remote)
     content = bytearray(bucket.read("step-00000004/model.safetensors").data)
     content[-1] ^= 1
     bucket.write("step-00000004/model.safetensors", bytes(content))
-    assert main(["verify", "run", "--root", str(run.path.parent)]) == 1
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[-1] == f"{remote}/run/step-00000004: model.safetensors does not match its sha256"
+    verified = ask_here("verify", "run", "--root", str(run.path.parent))
+    assert verified.status == 1
+    assert verified.out.splitlines()[-1] == f"{remote}/run/step-00000004: model.safetensors does not match its sha256"

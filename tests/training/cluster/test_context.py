@@ -1,18 +1,29 @@
-"""The stack and the team of a command: read from outputs of this checkout's release."""
+"""The stack and the team of a command, the kubeconfig that kubectl gets for its cluster, and forwarded ports, by real processes."""
 
 from __future__ import annotations
 
 import json
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from infra.lifecycle.sandbox.processes import free_ports
 from infra.spec.errors import PlatformError, RefusedError
 from infra.spec.errors import SettingsError as StackSettingsError
+from tests.training.cluster import local_kubectl
 from tests.training.cluster.team_cluster import dev_outputs, target
 from training.cluster.context import read_target, team_named
+from training.cluster.kubectl import kubectl_for
+from training.cluster.port_forward import port_forward
 from training.errors import SettingsError
+from training.local_port import local_port
 
 
 def written(folder: Path, **changes: Any) -> Path:  # noqa: ANN401 - any output
@@ -50,3 +61,113 @@ def test_a_team_must_be_named_unless_there_is_one() -> None:
         team_named(target().outputs, None)
     with pytest.raises(SettingsError, match=r"has no team reserch\n.*did you mean research"):
         team_named(target().outputs, "reserch")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder, with a kubectl on PATH."""
+    program = tmp_path / "bin" / "kubectl"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def kubeconfig(**environment: str) -> Path:
+    """The kubeconfig of a command for the dev stack."""
+    made = kubectl_for(target().outputs, namespace="research", kubeconfig=None, environment=environment)
+    [given] = [word for word in made.command() if word.startswith("--kubeconfig=")]
+    return Path(given.removeprefix("--kubeconfig="))
+
+
+def cluster_of(file: Path) -> dict[str, Any]:
+    """The cluster in a kubeconfig."""
+    [found] = json.loads(file.read_text())["clusters"]
+    cluster: dict[str, Any] = found["cluster"]
+    return cluster
+
+
+def test_every_command_uses_the_same_file_or_that_of_the_user_and_the_same_tunnel(folder: Path) -> None:
+    first = kubeconfig()
+    assert kubeconfig() == first
+    assert list((folder / ".local" / "kubeconfigs").iterdir()) == [first]
+    assert cluster_of(first)["server"] == target().outputs.cluster.endpoint
+    through = cluster_of(kubeconfig(RTP_API_SERVER="https://localhost:8443"))
+    assert through["server"] == "https://localhost:8443"
+    assert f"https://{through['tls-server-name']}" == target().outputs.cluster.endpoint.lower()
+    assert kubeconfig(KUBECONFIG="mine") == Path("mine")
+
+
+class _Answers(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        """Answer every path."""
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_arguments: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[int]:
+    """Port of a server in the place of the pod's."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Answers) as found:
+        thread = threading.Thread(target=partial(found.serve_forever, poll_interval=0.02))
+        thread.start()
+        yield found.server_port
+        found.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """File that cuts the forwards."""
+    monkeypatch.setenv("KUBECTL_FORWARDS", str(tmp_path))
+    monkeypatch.setenv("KUBECTL_CUT", str(tmp_path / "cut"))
+    return tmp_path / "cut"
+
+
+def forwarding(local: int, remote: int) -> list[str]:
+    """The command."""
+    return [sys.executable, str(Path(local_kubectl.__file__)), "port-forward", "pod/head", f"{local}:{remote}"]
+
+
+def test_a_forward_that_stays_but_passes_nothing_on_is_broken(server: int, cut: Path) -> None:
+    (local,) = free_ports(1)
+    with port_forward(forwarding(local, server), url=f"http://127.0.0.1:{local}/") as forward:
+        forward.await_open()
+        cut.touch()
+        assert forward.await_broken(probe_seconds=0.01) == "nothing answers any more"
+
+
+def test_a_command_that_ends_is_broken_with_its_last_words_whole_and_without_colours(server: int) -> None:
+    said = f"{'first ' * 100}\x1b[1mec2\x1b[22m: Unable to locate credentials"
+    command = [sys.executable, "-c", f"import sys; sys.exit({said!r})"]
+    with port_forward(command, url=f"http://127.0.0.1:{server}/") as forward:
+        words = forward.await_broken()
+        assert words.startswith("… first first ")
+        assert words.endswith(" first ec2: Unable to locate credentials")
+        # The server answers at that address, but not through the command.
+        with pytest.raises(ConnectionError, match="Unable to locate credentials"):
+            forward.await_open()
+
+
+def test_a_forward_to_nothing_does_not_open(cut: Path) -> None:
+    local, nothing = free_ports(2)
+    with (
+        port_forward(forwarding(local, nothing), url=f"http://127.0.0.1:{local}/") as forward,
+        pytest.raises(ConnectionError),
+    ):
+        forward.await_open(seconds=5)
+    assert not cut.exists()
+
+
+def test_the_usual_port_gives_way_and_a_wanted_one_is_refused() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert local_port(0, usual=port) not in {0, port}
+        with pytest.raises(RefusedError, match=f"port {port} of this machine is in use"):
+            local_port(port, usual=8888)
+    assert local_port(0, usual=port) == port

@@ -1,24 +1,32 @@
-"""Logs of pods that are gone, from CloudWatch (moto) and from a double of Loki."""
+"""Logs of pods that are gone, from CloudWatch (moto) and from a double of Loki, and of pods that run.
+
+No pod of these tests has a log: a fake API answers in place of the API server.
+"""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import boto3
 import pytest
+from kubernetes.client import ApiClient, Configuration
 from moto import mock_aws
 
+from infra.kube.api import KubernetesApi
+from infra.kube.errors import ApiError
 from infra.spec.errors import RefusedError
+from infra.spec.manifest import Manifest
 from infra.spec.outputs import read_outputs
 from tests.engines.loki import Loki, loki
 from tests.engines.ports import free_port
 from tests.training.cluster.team_cluster import dev_outputs
 from training.cluster.cloudwatch_logs import CloudWatchLogs, filter_pattern
 from training.cluster.loki_logs import LokiLogs, stream_selector
+from training.cluster.rank_log import rank_log
 from training.cluster.shipped_logs import LOKI_URL_VARIABLE, LogStore, find_lines, log_store_of
 from training.cluster.shipped_query import LogQuery, ShippedRecord
 
@@ -165,3 +173,51 @@ def test_the_store_follows_the_stacks_outputs() -> None:
     ):
         stack = read_outputs({**outputs, **logs}, file="outputs")
         assert log_store_of(stack, environment={LOKI_URL_VARIABLE: "http://here:1"}) == expected
+
+
+def ranks_line(rank: int | None, second: int, message: str) -> str:
+    """A line as `training.logs` writes it."""
+    return json.dumps({"time": f"2026-11-21T08:00:{second:02d}.000Z", "rank": rank, "message": message})
+
+
+class PodLogs(KubernetesApi):
+    """Worker pods with logs; None is a container that has not started."""
+
+    def __init__(self, logs: Mapping[str, list[str] | None]) -> None:
+        super().__init__(ApiClient(Configuration(host="http://nowhere")))
+        self._logs = logs
+        self.selectors: list[str] = []
+
+    def items(self, api_version: str, kind: str, *, namespace: str | None = None, labels: str = "") -> list[Manifest]:
+        """The pods."""
+        del api_version, kind, namespace
+        self.selectors.append(labels)
+        return [{"metadata": {"name": name}} for name in self._logs]
+
+    def log(self, pod: str, *, namespace: str, container: str | None = None, **options: Any) -> Iterator[str]:  # noqa: ANN401
+        """A pod's log."""
+        assert (namespace, container, options) == ("research", "ray-worker", {})
+        lines = self._logs[pod]
+        if lines is None:
+            raise ApiError("waiting to start: ContainerCreating", code=400)
+        yield from lines
+
+
+def test_the_lines_of_a_rank_come_from_its_pods_by_time() -> None:
+    api = PodLogs(
+        {
+            "a": ["Ray runtime started.", ranks_line(2, 9, "again"), ranks_line(1, 2, "one")],
+            "b": [ranks_line(2, 1, "first"), "{ no json", "[1]", ranks_line(3, 2, "three"), ranks_line(2, 5, "died")],
+        }
+    )
+    lines = rank_log(api, "research", "digits", 2)
+    assert lines == [ranks_line(2, 1, "first"), ranks_line(2, 5, "died"), ranks_line(2, 9, "again")]
+    assert api.selectors == ["ray-train-platform/job=digits,ray.io/node-type=worker"]
+
+
+def test_a_rank_without_lines_or_pods_is_an_error_that_names_the_other_ranks_or_the_log_file() -> None:
+    api = PodLogs({"a": [ranks_line(0, 1, "zero"), ranks_line(None, 1, "follower")], "b": None})
+    with pytest.raises(RefusedError, match=r"none of the 2 worker pods .* rank 7\n.*have written: 0$"):
+        rank_log(api, "research", "digits", 7)
+    with pytest.raises(RefusedError, match=r"no worker pods.*\n.*logs/rank-3\.jsonl"):
+        rank_log(PodLogs({}), "research", "digits", 3)

@@ -40,8 +40,6 @@ _WITH_TOKEN = {
 }
 """As KubeRay sets it in every container."""
 
-_WAITS_FOR_A_FILE = "import pathlib, sys, time\nwhile not pathlib.Path(sys.argv[1]).exists(): time.sleep(0.1)\n"
-
 _ACTOR_WITHOUT_RESOURCES = """
 import pathlib, ray, sys, time
 ray.init(address="auto")
@@ -151,30 +149,21 @@ def test_a_session_that_nobody_uses_ends_by_itself_with_its_cost(head: Head) -> 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("program", "reason"), [(_WAITS_FOR_A_FILE, "in use: job"), (_ACTOR_WITHOUT_RESOURCES, "in use: task")]
-)
-def test_work_keeps_a_session_and_its_end_ends_it(program: str, reason: str, head: Head, tmp_path: Path) -> None:
-    jobs = head.jobs
-    done = tmp_path / "done"
-    script = tmp_path / "work.py"
-    script.write_text(program)
-    command = [sys.executable, str(script), str(done)]
-    session = _session(jobs)
-    # An actor's driver that no job server started, as one of a shell or a notebook.
-    work = None if "task" in reason else jobs.submit_job(entrypoint=shlex.join(command))
+def test_an_actor_without_resources_keeps_a_session_until_it_ends(head: Head, tmp_path: Path) -> None:
+    """Its driver is none that the job server started, as one of a shell or a notebook."""
+    done, script = tmp_path / "done", tmp_path / "work.py"
+    script.write_text(_ACTOR_WITHOUT_RESOURCES)
+    session = _session(head.jobs)
     environment = {**_WITH_TOKEN, "RAY_ADDRESS": head.address}
-    driver = subprocess.Popen(command, env=environment) if work is None else None
-    try:
-        _says(jobs, session, reason)
-        seen = time.monotonic()
-        wait_until(lambda: time.monotonic() - seen > 1.5 * _IDLE_SECONDS)
-        assert jobs.get_job_status(session) is JobStatus.RUNNING
-    finally:
-        done.touch()
-        if driver is not None:
-            driver.wait(_SECONDS)
-    assert "nothing runs\nsession ended: nobody used it" in _ends(jobs, session)
+    with subprocess.Popen([sys.executable, str(script), str(done)], env=environment):
+        try:
+            _says(head.jobs, session, "in use: task")
+            seen = time.monotonic()
+            wait_until(lambda: time.monotonic() - seen > 1.5 * _IDLE_SECONDS)
+            assert head.jobs.get_job_status(session) is JobStatus.RUNNING
+        finally:
+            done.touch()
+    assert "nothing runs\nsession ended: nobody used it" in _ends(head.jobs, session)
 
 
 @contextmanager

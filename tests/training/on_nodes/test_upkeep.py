@@ -6,11 +6,9 @@ import pytest
 
 from infra.lifecycle.cli import main
 from infra.lifecycle.sandbox.layout import kubeconfig_in
-from infra.lifecycle.teardown.workloads import delete_workloads, find_workloads
 from infra.spec.manifest import api_object
 from observability.runlog import RunStarted, select
 from tests.training.on_nodes.cluster import HALFWAY, SETTINGS, Job, NodeCluster
-from training.checkpoint.store import committed_steps
 
 
 def test_a_job_saves_for_an_upgrade_waits_and_ends_with_the_same_weights(
@@ -38,16 +36,3 @@ def test_a_job_saves_for_an_upgrade_waits_and_ends_with_the_same_weights(
     assert (first.status, HALFWAY <= first.step < last.step) == ("interrupted", True)
     assert job.weights == undisturbed.weights
     nodes.delete(job)
-
-
-def test_a_teardown_ends_a_job_which_has_saved_its_last_step(nodes: NodeCluster) -> None:
-    said = list[str]()
-    with nodes.job("torn-down", "--num-workers", "2", "--epochs", "5000") as job:
-        job.await_step(HALFWAY)
-        delete_workloads(nodes.sandbox.pods.cluster, say=said.append)
-        job.await_(job.has_no_pods, what="without pods")
-        assert job.end() != 0, job.said
-    assert find_workloads(nodes.sandbox.pods.cluster) == []
-    (end,) = job.ends
-    assert end.status == "interrupted"
-    assert committed_steps(job.folder / "checkpoints")[-1] == end.step >= HALFWAY

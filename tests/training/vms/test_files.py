@@ -1,4 +1,4 @@
-"""Launcher files: what they say, that Ray accepts them, and what is refused before."""
+"""Launcher files: what they say, that Ray accepts them, and what is refused before; the make targets of their clusters."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import shlex
 import stat
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from infra.spec.errors import PlatformError, RefusedError, SettingsError
 from infra.spec.release_rules import ROOT
+from tests.makefile import command, make
 from tests.training.cli.command import ask, assert_refused
 from tests.training.cluster.team_cluster import dev_outputs
 from tests.training.cluster.team_cluster import target as dev_stack
@@ -141,9 +143,9 @@ def test_wrong_machines_are_refused_with_a_remedy(tmp_path: Path) -> None:
         (own_cluster, {"ssh_key": Path("/nonexistent")}, "no such file"),
         (own_cluster, {"ssh_key": public}, str(tmp_path / "id")),
     ]
-    for make, change, named in cases:
+    for made, change, named in cases:
         with pytest.raises(PlatformError) as refused:
-            make(**change)
+            made(**change)
         assert named in f"{refused.value}; {refused.value.remedy}", change
 
 
@@ -233,7 +235,7 @@ def test_aws_clusters_of_two_names_share_nothing_on_a_machine() -> None:
 def test_it_is_refused_with_a_remedy(tmp_path: Path) -> None:
     file = tmp_path / "lab.yaml"
     file.write_text(yaml.safe_dump(own_file()), encoding="utf-8")
-    for (command, *options), named in (
+    for (first, *options), named in (
         (["logs", "first", "--days", "3"], "--days=3"),
         (["logs", "first", "--rank", "1"], "the log of a rank is in its run's folder"),
         (["train", "--env", "dev"], "--env needs Kubernetes"),
@@ -241,5 +243,30 @@ def test_it_is_refused_with_a_remedy(tmp_path: Path) -> None:
         (["train", "--dataset", "image_folder", "--data-path", "photos"], "data.path=photos is on this machine"),
     ):
         for said in (named, "remedy: "):
-            assert_refused(2, said, command, "--ray", str(file), *options)
+            assert_refused(2, said, first, "--ray", str(file), *options)
     assert_refused(2, "none.yaml: no such file", "jobs", "--ray", str(tmp_path / "none.yaml"))
+
+
+def test_ray_cluster_passes_each_host_and_words_with_spaces_and_quotes() -> None:
+    typed = ["HOSTS=10.0.0.1 10.0.0.2", "SSH_USER=me", "RUNS=/nfs/my runs", "SSH_KEY=it's"]
+    words = [
+        "--host",
+        "10.0.0.1",
+        "--host",
+        "10.0.0.2",
+        "--ssh-user",
+        "me",
+        "--ssh-key",
+        "it's",
+        "--runs",
+        "/nfs/my runs",
+    ]
+    assert command("ray-cluster", *typed) == ["-m", "training", "ray-cluster", *words]
+
+
+def test_commands_on_jobs_take_a_launcher_file_and_others_refuse_it_instead_of_working_here() -> None:
+    assert ("--ray", "my lab.yaml") in pairwise(command("train", "RAY=my lab.yaml"))
+    for targets in (("resize",), ("notebook",), ("jobs", "resize")):
+        refused = make("--dry-run", *targets, "RAY=lab.yaml")
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert "RAY=file.yaml is for train, resume, logs, stop and jobs" in refused.stderr
