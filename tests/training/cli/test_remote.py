@@ -34,7 +34,6 @@ def settings_to(step: int, root: Path, remote: str | None) -> TrainingSettings:
 
 
 def train(root: Path, step: int, remote: str | None) -> RunDirectory:
-    """Train as one rank in this process."""
     run, settings = RunDirectory(root / "run"), settings_to(step, root, remote)
     run.path.mkdir(parents=True, exist_ok=True)
     run.write_settings(settings)

@@ -39,7 +39,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def root(trained: Path, tmp_path: Path) -> Path:
-    """A copy that a test may damage."""
     copied = tmp_path / "runs"
     shutil.copytree(trained, copied)
     return copied
@@ -59,12 +58,10 @@ def resume(root: Path, *changes: str) -> int:
 
 
 def setting(*changes: str) -> list[str]:
-    """The options that change settings."""
     return [word for change in changes for word in ("--set", change)]
 
 
 def contents(folder: Path) -> dict[Path, bytes]:
-    """Every file of a folder."""
     return {file.relative_to(folder): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 

@@ -37,7 +37,6 @@ def api(control_plane: ControlPlane) -> KubernetesApi:
 
 @pytest.fixture
 def code(tmp_path: Path) -> Path:
-    """A code folder with a script."""
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "train.py").write_text("print('trained')\n")

@@ -29,16 +29,13 @@ class Follower:
 
     @property
     def shown(self) -> str:
-        """Everything it printed."""
         return self._stream.getvalue()
 
     def sees(self, text: str) -> None:
-        """Wait until it has printed this."""
         wait_until(lambda: text in self.shown or not self._thread.is_alive(), seconds=self._patience)
         assert text in self.shown, self.shown
 
     def end(self) -> JobState:
-        """Wait for its end."""
         self._thread.join(self._patience)
         assert self._ended, self.shown
         return self._ended[0]

@@ -35,7 +35,6 @@ def variables(folder: Path, *, code: Path) -> dict[str, str]:
 
 
 def main() -> None:
-    """Run the command line."""
     words = [word for word in sys.argv[1:] if not word.startswith(("--kubeconfig=", "--namespace="))]
     if words[0] == "exec":
         program = words[words.index("--") + 1 :]
@@ -62,7 +61,6 @@ def forward(local: int, remote: int) -> None:
 
 
 def copy(source: socket.socket, sink: socket.socket) -> None:
-    """Copy until the source ends."""
     with suppress(OSError):
         while data := source.recv(65536):
             sink.sendall(data)

@@ -41,7 +41,6 @@ class Proxy:
         self._sockets.clear()
 
     def restore(self) -> None:
-        """Listen again, on the same port."""
         self._listener = socket.create_server(("127.0.0.1", self.port))
         self._listen()
 

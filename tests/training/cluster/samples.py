@@ -37,7 +37,6 @@ def workload(
 
 
 def pod(name: str = "digits-head", *, phase: str = "Pending", **status: object) -> Manifest:
-    """A pod that is not ready."""
     return {"metadata": {"name": name}, "status": {"phase": phase, **status}}
 
 
@@ -53,7 +52,6 @@ def unscheduled_pod(message: str, *, name: str = "digits-head", reason: str = "U
 
 
 def ready_pod(name: str) -> Manifest:
-    """A ready pod."""
     return pod(name, phase="Running", conditions=[{"type": "Ready", "status": "True"}])
 
 
@@ -66,7 +64,6 @@ def event(
     type_: str = "Warning",
     at: str = "08:00:00",
 ) -> Manifest:
-    """An event of today at the time `at`."""
     return {
         "metadata": {"name": f"{about}.1", "creationTimestamp": f"2026-11-21T{at}Z"},
         "type": type_,

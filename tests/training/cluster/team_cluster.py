@@ -73,18 +73,15 @@ class TeamCluster:
         return ["--env", "dev", "--outputs", str(self.outputs), "--kubeconfig", str(self.kubeconfig), "--team", TEAM]
 
     def stack(self) -> StackOutputs:
-        """The outputs."""
         return read_outputs(json.loads(self.outputs.read_text()), file="dev")
 
     def objects(self, name: str) -> tuple[Manifest, ...]:
-        """A job's objects in this namespace."""
         found = objects(name)
         for one in found:
             one["metadata"]["namespace"] = self.namespace
         return found
 
     def job(self, name: str) -> Manifest | None:
-        """A RayJob as the API server has it."""
         return self.api.read(self._reference("ray.io/v1", "RayJob", name))
 
     def run(self, command: str, *arguments: str) -> int:
@@ -92,7 +89,6 @@ class TeamCluster:
         return self.ask(command, *arguments).status
 
     def ask(self, command: str, *arguments: str) -> Answer:
-        """Run a command in this namespace."""
         return ask_here(command, *self.arguments, *arguments)
 
     def refuses(self, status: int, said: str, command: str, *arguments: str) -> None:
@@ -100,23 +96,18 @@ class TeamCluster:
         assert_refused(status, said, command, *self.arguments, *arguments)
 
     def submit(self, name: str) -> Manifest:
-        """Submit a job as an administrator."""
         return submit(self.api, self.objects(name), env="dev")
 
     def starts(self, name: str) -> None:
-        """Write that a job's driver runs."""
         self.operator_writes(name, jobDeploymentStatus="Running", jobStatus="RUNNING")
 
     def ends(self, name: str) -> None:
-        """Write that a job has succeeded."""
         self.operator_writes(name, jobDeploymentStatus="Complete", jobStatus="SUCCEEDED")
 
     def settings_of(self, name: str) -> Manifest | None:
-        """The ConfigMap of a job's settings."""
         return self.api.read(self._reference("v1", "ConfigMap", f"{name}-settings"))
 
     def operator_writes(self, name: str, **status: object) -> None:
-        """Write a status like KubeRay."""
         self.api.update_status(self._reference("ray.io/v1", "RayJob", name), status)
 
     def queue(self, name: str, **conditions: bool) -> str:
@@ -151,7 +142,6 @@ class TeamCluster:
         return str(manifest["metadata"]["name"])
 
     def workload(self, name: str) -> Manifest | None:
-        """The Workload of a job."""
         return self.api.read(self._reference("kueue.x-k8s.io/v1beta2", "Workload", f"rayjob-{name}"))
 
     def _reference(self, api_version: str, kind: str, name: str) -> Manifest:
@@ -167,7 +157,6 @@ def reached_with(kubeconfig: Path) -> dict[str, Any]:
 
 @contextmanager
 def team_cluster_on(api: Cluster, kubeconfig: Path, folder: Path) -> Iterator[TeamCluster]:
-    """A new namespace, deleted afterwards."""
     namespace = f"research-{uuid.uuid4().hex[:8]}"
     outputs = {**dev_outputs()}
     outputs["cluster"] = reached_with(kubeconfig)
@@ -181,7 +170,6 @@ def team_cluster_on(api: Cluster, kubeconfig: Path, folder: Path) -> Iterator[Te
 
 
 def wait_until(holds: Callable[[], bool], *, seconds: float = 60) -> None:
-    """Wait for another process."""
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, f"not so after {seconds:.0f} s"

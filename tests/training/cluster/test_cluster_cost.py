@@ -41,12 +41,10 @@ def now() -> datetime:
 
 
 def at(time: datetime) -> str:
-    """A time as Kubernetes writes it."""
     return f"{time:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def gpu_job(cluster: TeamCluster, name: str) -> None:
-    """Submit one."""
     assert cluster.run("train", "--name", name, *GPU_JOB, "--detach") == 0
 
 

@@ -25,7 +25,6 @@ from training.errors import ExitStatus
 
 @pytest.fixture(autouse=True)
 def _quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Polls every tenth of a second."""
     monkeypatch.setattr(following, "_POLL_SECONDS", 0.1)
 
 

@@ -44,11 +44,9 @@ class Laptop:
         return [int(one.name) for one in (self.folder / "forwards").iterdir()]
 
     def has_no_forwards(self) -> bool:
-        """Whether all of them have ended."""
         return not any(map(psutil.pid_exists, self.forwards()))
 
     def notebook(self, *arguments: str) -> list[str]:
-        """The words of a command line."""
         return ["notebook", *arguments, *self.options]
 
 

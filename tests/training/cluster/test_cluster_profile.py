@@ -70,7 +70,6 @@ def requests_of(team_cluster: TeamCluster, name: str) -> Manifest:
 
 
 def running(team_cluster: TeamCluster, name: str) -> Manifest:
-    """A job that KubeRay says is running."""
     made = team_cluster.submit(name)
     team_cluster.starts(name)
     return made

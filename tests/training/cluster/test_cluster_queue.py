@@ -37,12 +37,10 @@ def gpus(name: str, team: str, count: int, **fields: object) -> JobRequest:
 
 
 def is_admitted(state: JobState) -> bool:
-    """Whether Kueue has admitted a job."""
     return state.stage in {"starting", "running"}
 
 
 def is_queued(state: JobState) -> bool:
-    """Whether a job waits for quota."""
     return state.stage == "queued" and "quota" in state.reason
 
 
@@ -166,7 +164,6 @@ HEAD, SUBMITTER = "ray.io/node-type=head", "batch.kubernetes.io/job-name"
 
 
 def running(queued: Operated, name: str) -> Manifest:
-    """A job whose driver runs."""
     submitted = queued.submit(job(name, team="research", group="a10g", workers=8))
     queued.dashboards.say(name, "RUNNING")
     queued.await_state(submitted, lambda state: state.stage == "running", what="running")

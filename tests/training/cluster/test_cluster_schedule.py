@@ -46,7 +46,6 @@ def scheduled(queued: Operated, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ope
 
 
 def ask(scheduled: Operated, folder: Path, command: str, *arguments: str) -> Answer:
-    """Run a command as an administrator."""
     return ask_here(command, *arguments, *options_on(scheduled, folder))
 
 
@@ -71,7 +70,6 @@ def due(scheduled: Operated) -> Manifest:
 
 
 def pods(scheduled: Operated) -> list[Manifest]:
-    """Running pods that submit."""
     found = scheduled.cluster.items("v1", "Pod", namespace=TEAM, labels="ray-train-platform/schedule")
     return [one for one in found if one["status"].get("phase") == "Running" and "ray-train-platform/job" not in
             one["metadata"]["labels"]]  # fmt: skip

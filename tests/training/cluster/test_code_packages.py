@@ -81,7 +81,6 @@ def push(ecr: Any, context: ClusterContext, *packages: str, base: str = BASE) ->
 
 
 def job_with(image: str, context: ClusterContext) -> Manifest:
-    """A job that runs in an image."""
     _, ray_job = render_job(job(image=image, workers=1, gpus_per_worker=0), context.target)
     return ray_job
 

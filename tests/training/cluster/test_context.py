@@ -83,7 +83,6 @@ def kubeconfig(**environment: str) -> Path:
 
 
 def cluster_of(file: Path) -> dict[str, Any]:
-    """The cluster in a kubeconfig."""
     [found] = json.loads(file.read_text())["clusters"]
     cluster: dict[str, Any] = found["cluster"]
     return cluster
@@ -102,7 +101,6 @@ def test_every_command_uses_the_same_file_or_that_of_the_user_and_the_same_tunne
 
 class _Answers(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        """Answer every path."""
         self.send_response(200)
         self.end_headers()
 
@@ -123,14 +121,12 @@ def server() -> Iterator[int]:
 
 @pytest.fixture
 def cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """File that cuts the forwards."""
     monkeypatch.setenv("KUBECTL_FORWARDS", str(tmp_path))
     monkeypatch.setenv("KUBECTL_CUT", str(tmp_path / "cut"))
     return tmp_path / "cut"
 
 
 def forwarding(local: int, remote: int) -> list[str]:
-    """The command."""
     return [sys.executable, str(Path(local_kubectl.__file__)), "port-forward", "pod/head", f"{local}:{remote}"]
 
 

@@ -55,7 +55,6 @@ class _Handler(BaseHTTPRequestHandler):
     server: LogServer
 
     def do_GET(self) -> None:
-        """The list of pods, or the log."""
         place = urlsplit(self.path)
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
@@ -84,7 +83,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server() -> Iterator[LogServer]:
-    """A server per test."""
     made = LogServer()
     threading.Thread(target=made.serve_forever, daemon=True).start()
     yield made
@@ -122,7 +120,6 @@ SOME_LINES = st.lists(st.tuples(st.integers(0, 9_999_999), st.sampled_from(["ste
 
 
 def stamped(line: Line) -> str:
-    """The line as the kubelet sends it."""
     micros, text = line
     return f"2026-11-21T08:00:{micros // 1_000_000:02d}.{micros % 1_000_000:06d}000Z {text}"
 

@@ -53,7 +53,6 @@ def test_settings_of_the_machine_are_replaced_and_all_others_kept() -> None:
 
 
 def request(*overrides: str) -> JobRequest:
-    """The job of a run."""
     return request_of(cluster_settings(*overrides), team="research", options=JobOptions())
 
 

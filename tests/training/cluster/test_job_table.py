@@ -40,7 +40,6 @@ class CountingApi(KubernetesApi):
 
 
 def queued(team_cluster: TeamCluster, name: str) -> None:
-    """A job that waits for its quota."""
     job = team_cluster.submit(name)
     team_cluster.api.patch(job, {"spec": {"suspend": True}})  # like Kueue's webhook
     team_cluster.queue(name, QuotaReserved=False)

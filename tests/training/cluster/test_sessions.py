@@ -23,7 +23,6 @@ from training.options.sessions import ClusterCommandOptions
 
 
 def context() -> ClusterContext:
-    """The dev stack, as the team research."""
     stack = target()
     return ClusterContext(env="dev", target=stack, team=team_named(stack.outputs, "research"))
 

@@ -46,13 +46,11 @@ def query(**changes: object) -> LogQuery:
 def record(
     pod: str = "digits-a-worker-1", *, job: str = "digits", container: str = "ray-worker", **content: object
 ) -> str:
-    """A record as the shipper writes it."""
     where = {"stream": "stdout", "namespace": "research", "pod": pod, "container": container, "job": job}
     return json.dumps({**where, **content})
 
 
 def at(minutes_ago: float) -> int:
-    """A time in milliseconds."""
     return int((NOW - timedelta(minutes=minutes_ago)).timestamp() * 1000)
 
 
@@ -121,7 +119,6 @@ class Endless:
     place = "a store"
 
     def search(self, query: LogQuery) -> Iterator[ShippedRecord]:
-        """Yield for ever."""
         while True:
             yield ShippedRecord(time.time_ns(), record(log="again", job=query.job))
 
@@ -176,7 +173,6 @@ def test_the_store_follows_the_stacks_outputs() -> None:
 
 
 def ranks_line(rank: int | None, second: int, message: str) -> str:
-    """A line as `training.logs` writes it."""
     return json.dumps({"time": f"2026-11-21T08:00:{second:02d}.000Z", "rank": rank, "message": message})
 
 
@@ -189,13 +185,11 @@ class PodLogs(KubernetesApi):
         self.selectors: list[str] = []
 
     def items(self, api_version: str, kind: str, *, namespace: str | None = None, labels: str = "") -> list[Manifest]:
-        """The pods."""
         del api_version, kind, namespace
         self.selectors.append(labels)
         return [{"metadata": {"name": name}} for name in self._logs]
 
     def log(self, pod: str, *, namespace: str, container: str | None = None, **options: Any) -> Iterator[str]:  # noqa: ANN401
-        """A pod's log."""
         assert (namespace, container, options) == ("research", "ray-worker", {})
         lines = self._logs[pod]
         if lines is None:

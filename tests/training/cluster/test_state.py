@@ -17,7 +17,6 @@ FULL = "couldn't assign flavors to pod set workers: insufficient quota for nvidi
 
 
 def _sized(text: str) -> Manifest:
-    """An elastic job that runs."""
     job = ray_job("Running", "RUNNING")
     return {**job, "metadata": {**job["metadata"], "annotations": {"ray-train-platform/sizing": text}}}
 

@@ -19,7 +19,6 @@ CHANGED_CODE = {
 
 
 def container(name: str = "ray-head", kind: str = "containerStatuses", **states: Manifest) -> Manifest:
-    """A pod with a container in a state."""
     last = {"lastState": {"terminated": states.pop("before")}} if "before" in states else {}
     return pod(**{kind: [{"name": name, "state": states, **last}]})
 
@@ -105,7 +104,6 @@ CPU_POD = "it asks for 2 CPUs, 7 GiB of memory on a node of group heads, of whic
 
 
 def asking(**requests: str) -> Manifest:
-    """A container with these requests."""
     return {"resources": {"requests": requests}}
 
 
@@ -119,7 +117,6 @@ def unplaced(
 
 
 def reason(found: Manifest, **outputs: object) -> str:
-    """Why that pod of the dev stack waits."""
     return waiting_reason([found], [], room_by_group(target(**outputs)))
 
 

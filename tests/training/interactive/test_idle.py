@@ -56,7 +56,6 @@ class Scripted:
         self.asked = 0
 
     def observe(self) -> Activity:
-        """The next answer."""
         self.asked += 1
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if isinstance(answer, Exception):

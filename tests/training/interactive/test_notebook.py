@@ -36,7 +36,6 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def server(state: Path) -> Server:
-    """The server."""
     found = running(state)
     assert found is not None
     return found

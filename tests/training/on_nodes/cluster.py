@@ -57,7 +57,6 @@ class Job:
 
     @property
     def said(self) -> str:
-        """What the command has printed so far."""
         return self.output.read_text()
 
     @property
@@ -84,12 +83,10 @@ class Job:
 
     @property
     def ends(self) -> list[RunEnded]:
-        """Every end of the run's driver."""
         return select(self.events, RunEnded)
 
     @property
     def weights(self) -> str:
-        """Hash of the final weights."""
         return self.ends[-1].weights_sha256
 
     def await_step(self, step: int) -> None:
@@ -104,7 +101,6 @@ class Job:
         self.await_(is_reached, what=f"step {step}")
 
     def await_(self, holds: Callable[[], object], *, what: str, seconds: float = PATIENCE) -> None:
-        """Wait until something is so."""
         deadline = time.monotonic() + seconds
         while not holds():
             assert time.monotonic() < deadline, f"{self.name}: not {what} after {seconds:.0f} s:\n{self.said}"
@@ -123,11 +119,9 @@ class Job:
         return [pod for pod in found if _kind(pod) == kind and "deletionTimestamp" not in pod["metadata"]]
 
     def has_no_pods(self) -> bool:
-        """Whether its cluster is gone."""
         return not self.pods("head") + self.pods("worker")
 
     def read(self) -> Manifest:
-        """The RayJob."""
         found = self.sandbox.pods.cluster.read(api_object(*RAY_JOB, self.name, namespace=self.team))
         assert found is not None
         return found

@@ -22,7 +22,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def nodes(request: pytest.FixtureRequest) -> Iterator[NodeCluster]:
-    """A sandbox whose nodes run jobs."""
     if not request.config.getoption("on_nodes"):
         skipped(NAME, "they take half an hour", "make test-cluster")
     running = request.config.getoption("sandbox")

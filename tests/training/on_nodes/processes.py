@@ -13,7 +13,6 @@ from infra.spec.manifest import Manifest
 
 
 def of_pod(pod: Manifest) -> list[psutil.Process]:
-    """The processes of a pod."""
     mark = f"pod{pod['metadata']['uid']}/"
     found = []
     for process in psutil.process_iter():

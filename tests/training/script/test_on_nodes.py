@@ -99,7 +99,6 @@ class Driver:
         self.process, self._output = process, output
 
     def end(self) -> Ended:
-        """Wait for the end."""
         status = self.process.wait(_SECONDS)
         return Ended(status, self._output.read_text())
 
@@ -120,13 +119,11 @@ def driving(machines: Machines, root: Path, text: str, *options: str, **variable
 
 
 def ended(machines: Machines, root: Path, text: str, *options: str, **variables: str) -> Ended:
-    """The end of a command on two nodes."""
     with driving(machines, root, text, *options, **variables) as driver:
         return driver.end()
 
 
 def records(machines: Machines) -> list[dict[str, Any]]:
-    """The records in the pods' logs."""
     return [json.loads(line) for line in machines.pod_log.read_text().splitlines()]
 
 

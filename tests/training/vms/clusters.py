@@ -36,7 +36,6 @@ def aws_file(target: Target | None = None, **changes: Any) -> dict[str, Any]:  #
 
 
 def own_cluster(**changes: Any) -> OwnCluster:  # noqa: ANN401 - as above
-    """A head and two workers."""
     given: dict[str, Any] = {
         "name": "lab",
         "head": "10.0.0.1",
@@ -49,5 +48,4 @@ def own_cluster(**changes: Any) -> OwnCluster:  # noqa: ANN401 - as above
 
 
 def own_file(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 - as above
-    """The launcher file of such a cluster."""
     return own.render(own_cluster(**changes), platform=dev_stack().release.platform)

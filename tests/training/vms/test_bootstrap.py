@@ -44,7 +44,6 @@ class Account:
 
 @pytest.fixture(scope="module")
 def aws_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Api]:
-    """AWS on loopback."""
     with s3_server(tmp_path_factory.mktemp("aws")) as api:
         yield api
 

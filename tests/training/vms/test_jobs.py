@@ -41,7 +41,6 @@ class Lab:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables of a command on it."""
         return {**os.environ, **self.hosts.environment}
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
@@ -63,7 +62,6 @@ class Lab:
 
     @contextmanager
     def started(self, name: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-        """A command that Ctrl-C interrupts."""
         words = [*self.hosts.laptop.prefix, *interruptible(name, "--ray", str(self.file), *arguments)]
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         with subprocess.Popen(words, cwd=ROOT, env=self.environment, text=True, **streams) as process:

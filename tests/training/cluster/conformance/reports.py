@@ -92,11 +92,9 @@ class Told:
     findings: dict[str, Finding] = field(default_factory=dict)
 
     def take(self, result: Result) -> None:
-        """Keep a result."""
         self.findings[result.check.name] = result.finding
 
     def of(self, verdict: str) -> set[str]:
-        """The checks with a verdict."""
         return {name for name, finding in self.findings.items() if finding.verdict == verdict}
 
 
@@ -117,7 +115,6 @@ def judge(
     trouble: str = "",
     in_prometheus: bool = True,
 ) -> Told:
-    """Judge a report as the suite does."""
     told, stack = Told(), target()
     job = SuiteJob(name="probe", manifests=(), shape=shape, group=None, dollars_per_hour=None)
     context = ClusterContext(env="dev", target=stack, team=team_named(stack.outputs, TEAM))

@@ -37,7 +37,6 @@ class Ran:
     record: dict[str, Any]
 
     def verdicts(self) -> dict[str, str]:
-        """Verdict by check."""
         return {one["name"]: one["verdict"] for one in self.record["checks"]}
 
     def failed(self) -> dict[str, str]:
@@ -45,7 +44,6 @@ class Ran:
         return {one["name"]: one["found"] for one in self.record["checks"] if one["verdict"] == "failed"}
 
     def found(self, check: str) -> str:
-        """What a check found."""
         (found,) = [one["found"] for one in self.record["checks"] if one["name"] == check]
         return str(found)
 
@@ -65,7 +63,6 @@ class _Receiver(http.server.BaseHTTPRequestHandler):
     status: ClassVar[int] = 200
 
     def do_POST(self) -> None:
-        """Take notifications, or refuse them."""
         self.rfile.read(int(self.headers["Content-Length"]))
         self.send_response(self.status)
         self.end_headers()

@@ -67,7 +67,6 @@ def healthy(queued: Operated) -> Iterator[Operated]:
 def run(
     healthy: Operated, prometheus: Prometheus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Ran]:
-    """Runs the suite as an administrator."""
     monkeypatch.chdir(tmp_path)
     options = [*options_on(healthy, tmp_path), "--prometheus", prometheus.url]
     return lambda *words: run_suite(*options, *words, folder=tmp_path)
@@ -150,7 +149,6 @@ def test_defects_of_nodes_and_volumes_are_found_and_nothing_else(
 
 @contextmanager
 def without(cluster: Cluster, *manifests: Manifest) -> Iterator[None]:
-    """Objects that somebody has deleted."""
     cluster.delete_all(manifests)
     try:
         yield

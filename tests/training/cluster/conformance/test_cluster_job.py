@@ -47,7 +47,6 @@ ONLY = [word for name in FROM_THE_JOB for word in ("--only", name)]
 
 
 def submitted(team_cluster: TeamCluster) -> Manifest | None:
-    """The suite's job, once it is there."""
     found = team_cluster.api.items(*RAY_JOB, namespace=team_cluster.namespace)
     return next((one for one in found if one["metadata"]["name"].startswith("conformance-")), None)
 

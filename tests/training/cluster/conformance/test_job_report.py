@@ -1,11 +1,17 @@
-"""Defects that only the job can show: each is found, and nothing else is blamed."""
+"""The size of the suite's job, and defects that only the job can show: each is found, and nothing else is blamed."""
 
 from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import yaml
 
 from infra.spec.catalog import load_catalog
+from infra.spec.errors import RefusedError
 from tests.training.cluster.conformance.reports import (
     ALL_REDUCE,
     FABRIC,
@@ -19,12 +25,16 @@ from tests.training.cluster.conformance.reports import (
     judge,
     reported,
 )
+from tests.training.cluster.team_cluster import TEAM, dev_outputs, target
 from training.cluster.conformance.catalogue import CHECKS
 from training.cluster.conformance.floors import FAMILIES, floor_of
+from training.cluster.conformance.job import SuiteJob, chosen_group, suite_job
 from training.cluster.conformance.judges.shape import JobShape
+from training.cluster.context import ClusterContext, team_named
 from training.cluster.state import JobState
 from training.conformance.facts import FabricFacts, JobReport, Part, RankFacts
 from training.conformance.transport import networks_in
+from training.errors import SettingsError
 
 ALL = {one.name for one in CHECKS if one.needs_job}
 TCP_LOG = [
@@ -35,7 +45,6 @@ TCP_LOG = [
 
 
 def _rank(number: int, **changes: object) -> FabricFacts:
-    """The fabric, with one rank changed."""
     ranks = list(FABRIC.ranks)
     ranks[number] = ranks[number].model_copy(update=changes)
     return FABRIC.model_copy(update={"ranks": tuple(ranks)})
@@ -179,3 +188,73 @@ def test_a_floor_is_above_what_tcp_reaches_and_below_the_network_and_types_witho
         assert listed.network_gbits is not None
         assert 0.3 * listed.network_gbits / 8 < floor / 1e9 < listed.network_gbits / 8, listed.name
     assert floor_of("g6e.48xlarge") is None
+
+
+NOW = datetime(2026, 11, 24, 8, 30, tzinfo=UTC)
+(A10G,) = [one for one in dev_outputs()["gpu_groups"] if one["name"] == "a10g"]
+
+
+def group(name: str, **changes: object) -> dict[str, Any]:
+    labels = {key: name if value == "a10g" else value for key, value in A10G["labels"].items()}
+    return {**A10G, "name": name, "labels": labels, "capacity_type": "ON_DEMAND", **changes}
+
+
+def stack(*groups: dict[str, Any]) -> ClusterContext:
+    found = target(gpu_groups=list(groups))
+    return ClusterContext(env="dev", target=found, team=team_named(found.outputs, TEAM))
+
+
+def best(*groups: dict[str, Any]) -> str | None:
+    """The group that is taken if none is named."""
+    found = chosen_group(stack(*groups), name=None, use_gpu=None)
+    return None if found is None else found.name
+
+
+def job(*groups: dict[str, Any]) -> SuiteJob:
+    context = stack(*groups)
+    return suite_job(context, group=chosen_group(context, name=None, use_gpu=None), now=NOW)
+
+
+def settings_of(made: SuiteJob) -> dict[str, Any]:
+    (config,) = [one for one in made.manifests if one["kind"] == "ConfigMap"]
+    (text,) = [value for key, value in config["data"].items() if key.endswith(".yaml")]
+    found: dict[str, Any] = yaml.safe_load(text)
+    return found
+
+
+def test_two_nodes_come_before_one_on_demand_before_spot_and_the_cheapest_first() -> None:
+    one = group("one", max_nodes=1, instance_type="g5.xlarge", gpus_per_node=1, efa_per_node=0)
+    spot = group("spot", capacity_type="SPOT", instance_type="g5.xlarge", gpus_per_node=1, efa_per_node=0)
+    dear = group("dear", instance_type="g5.48xlarge", gpus_per_node=8)
+    block = group("block", instance_type="g5.xlarge", drain_before=(NOW + timedelta(days=1)).isoformat())
+    shared = group("shared", devices_per_gpu=4)
+    assert best(one, spot, dear, group("plain"), block, shared) == "plain"
+    assert best(one, spot, dear, block, shared) == "dear"
+    assert best(one, spot, block, shared) == "spot"
+    assert best(one, block, shared) == "one"
+    assert best(block, shared) is None
+    assert best() is None
+
+
+def test_a_stack_without_a_group_for_the_job_is_refused_where_gpus_or_a_group_are_asked_for() -> None:
+    with pytest.raises(RefusedError, match="has no GPU group for the job"):
+        chosen_group(stack(group("shared", devices_per_gpu=4)), name=None, use_gpu=True)
+    with pytest.raises(SettingsError, match="no such GPU group") as refused:
+        chosen_group(stack(), name="a10g", use_gpu=None)
+    assert "it has none" in str(refused.value)
+
+
+def test_the_job_has_all_gpus_of_two_nodes_or_of_the_only_one_and_a_rank_to_kill() -> None:
+    small = {"max_nodes": 1, "instance_type": "g5.xlarge", "gpus_per_node": 1, "efa_per_node": 0}
+    for groups, shape, killed in (
+        ([group("plain")], (2, 4, 8), 1),
+        ([group("one", max_nodes=1)], (1, 4, 4), 1),
+        ([group("one", **small)], (1, 1, 1), 0),
+    ):
+        made = job(*groups)
+        assert (made.shape.pods, made.shape.gpus, made.shape.ranks) == shape
+        settings = settings_of(made)
+        assert (settings["scale"]["workers"], settings["data"]["options"]["rank"]) == (shape[2], killed)
+        assert settings["loop"]["global_batch"] % shape[2] == 0
+    made = job()
+    assert (made.shape.pods, made.shape.gpus, made.group, made.dollars_per_hour) == (2, 0, None, None)

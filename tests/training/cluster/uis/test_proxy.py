@@ -21,20 +21,17 @@ _LOGIN = "Basic dGVhbTpzZWNyZXQ="
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    """The server behind the port."""
     with upstream() as found:
         yield found
 
 
 @pytest.fixture
 def gate() -> Gate:
-    """The rules of a port with a login."""
     return Gate(port=free_ports(1)[0], start="/start", key=_KEY)
 
 
 @pytest.fixture
 def proxy(server: Server, gate: Gate) -> Iterator[LocalProxy]:
-    """The port, connected."""
     with LocalProxy(gate, title="MLflow") as found:
         found.upstream = Upstream(server.port, _LOGIN)
         yield found

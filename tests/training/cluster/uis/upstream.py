@@ -56,7 +56,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def do_POST(self) -> None:
-        """Answer like a GET."""
         self.do_GET()
 
     def log_message(self, *_arguments: object) -> None:
@@ -65,7 +64,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def upstream(name: str = "ui") -> Iterator[Server]:
-    """A server on a free port."""
     handler = type("Handler", (_Handler,), {"name": name, "protocol_version": "HTTP/1.1"})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as found:
         found.daemon_threads = True
