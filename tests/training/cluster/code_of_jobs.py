@@ -71,7 +71,7 @@ def deliver(pod: Manifest, scratch: Path) -> subprocess.CompletedProcess[str]:
     return run_in_pod([*container["command"], *container["args"]], folders)
 
 
-def train(job: Manifest, settings_yaml: str, scratch: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
+def train(job: Manifest, settings_yaml: str, scratch: Path) -> subprocess.CompletedProcess[str]:
     """Run the head's entrypoint with the code below `scratch/delivered`, in one process instead of Ray's."""
     (scratch / "settings").mkdir()
     (scratch / "settings" / "settings.yaml").write_text(settings_yaml, encoding="utf-8")
@@ -87,7 +87,7 @@ def train(job: Manifest, settings_yaml: str, scratch: Path, *overrides: str) -> 
     alone += ["metrics.exporter=none", "checkpoint.remote=null"]
     alone += ["checkpoint.remote_owner=null", f"run.directory={scratch / 'runs'}"]
     words = shlex.split(job["spec"]["entrypoint"])
-    for one in (*alone, *overrides):
+    for one in alone:
         words += ["--set", one]
     return run_in_pod(words, folders, environment)
 

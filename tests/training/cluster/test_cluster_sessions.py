@@ -47,7 +47,7 @@ def kubectl_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return calls
 
 
-def _session(queued: Operated, name: str) -> Manifest:
+def _job(queued: Operated, name: str) -> Manifest:
     found = queued.cluster.read(api_object(*RAY_JOB, name, namespace="research"))
     assert found is not None
     return found
@@ -107,12 +107,6 @@ def test_a_stopped_session_releases_its_pods(queued: Operated, on_cluster: list[
 
 
 _CMD = 'torchrun train.py --note "it\'s $NODE_RANK" && exit 7'
-
-
-def _job(queued: Operated, name: str) -> Manifest:
-    found = queued.cluster.read(api_object(*RAY_JOB, name, namespace="research"))
-    assert found is not None
-    return found
 
 
 def _submitted(queued: Operated, on_cluster: list[str], code: Path, *options: str) -> tuple[Manifest, str]:
