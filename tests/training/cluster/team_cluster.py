@@ -20,11 +20,13 @@ from typing import Any
 import yaml
 
 from infra.spec.catalog import load_catalog
-from infra.spec.manifest import Manifest
+from infra.spec.manifest import Manifest, api_object
 from infra.spec.outputs import StackOutputs, read_outputs
 from infra.spec.release import load_release
+from platform_charts.jobs.progress import SUBMITTER_CONTAINER
 from platform_charts.jobs.rayjob import render_job
 from platform_charts.jobs.request import Target
+from platform_charts.jobs.scheduling import JOB_LABEL
 from tests.engines.kubernetes import Cluster
 from tests.infra.aws.graphs import graph
 from tests.training.cli.command import Answer, ask_here, assert_refused
@@ -106,6 +108,12 @@ class TeamCluster:
 
     def settings_of(self, name: str) -> Manifest | None:
         return self.api.read(self._reference("v1", "ConfigMap", f"{name}-settings"))
+
+    def submitter(self, name: str) -> Manifest:
+        """The pod that prints the output of a job's driver."""
+        labels = {JOB_LABEL: name, "batch.kubernetes.io/job-name": name}
+        pod = api_object("v1", "Pod", f"{name}-submitter", namespace=self.namespace, labels=labels)
+        return {**pod, "spec": {"containers": [{"name": SUBMITTER_CONTAINER, "image": "trainer"}]}}
 
     def operator_writes(self, name: str, **status: object) -> None:
         self.api.update_status(self._reference("ray.io/v1", "RayJob", name), status)

@@ -27,10 +27,8 @@ from infra.spec.release import load_release
 from infra.spec.settings import load_environment
 from observability.profiling.window import ProfileFolder
 from observability.runlog import ProfileAnswered, read_all, select
-from platform_charts.jobs.progress import SUBMITTER_CONTAINER
 from platform_charts.jobs.rayjob import KIND_LABEL
 from platform_charts.jobs.request import Target
-from platform_charts.jobs.scheduling import JOB_LABEL
 from platform_charts.objects.access import access
 from tests.engines.kubelet import log_of, mounted
 from tests.engines.kubernetes import Cluster
@@ -75,13 +73,6 @@ def running(team_cluster: TeamCluster, name: str) -> Manifest:
     return made
 
 
-def submitter_of(team_cluster: TeamCluster, name: str) -> Manifest:
-    """The pod that prints the driver's output."""
-    labels = {JOB_LABEL: name, "batch.kubernetes.io/job-name": name}
-    made = api_object("v1", "Pod", f"{name}-submitter", namespace=team_cluster.namespace, labels=labels)
-    return {**made, "spec": {"containers": [{"name": SUBMITTER_CONTAINER, "image": "trainer"}]}}
-
-
 @contextmanager
 def driver(folder: Path, requests: Path) -> Iterator[subprocess.Popen[str]]:
     """A run that goes on until it is stopped, and sees requests in a folder."""
@@ -109,7 +100,7 @@ def test_a_member_profiles_a_job_that_runs_and_gets_the_verdict(
     requests = requests_of(team_cluster, name)
     with (
         driver(tmp_path, tmp_path / "mount") as process,
-        log_of(team_cluster.api, control_plane, submitter_of(team_cluster, name), _output(process)),
+        log_of(team_cluster.api, control_plane, team_cluster.submitter(name), _output(process)),
         mounted(team_cluster.api, requests, tmp_path / "mount"),
         member(team_cluster, TEAM) as caller,
     ):

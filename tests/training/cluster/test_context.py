@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import sys
-import threading
 from collections.abc import Iterator
-from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +16,7 @@ from infra.spec.errors import PlatformError, RefusedError
 from infra.spec.errors import SettingsError as StackSettingsError
 from tests.training.cluster import local_kubectl
 from tests.training.cluster.team_cluster import dev_outputs, target
+from tests.training.cluster.uis.upstream import upstream
 from training.cluster.context import read_target, team_named
 from training.cluster.kubectl import kubectl_for
 from training.cluster.port_forward import port_forward
@@ -99,24 +97,11 @@ def test_every_command_uses_the_same_file_or_that_of_the_user_and_the_same_tunne
     assert kubeconfig(KUBECONFIG="mine") == Path("mine")
 
 
-class _Answers(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *_arguments: object) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture
 def server() -> Iterator[int]:
     """Port of a server in the place of the pod's."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Answers) as found:
-        thread = threading.Thread(target=partial(found.serve_forever, poll_interval=0.02))
-        thread.start()
-        yield found.server_port
-        found.shutdown()
-        thread.join()
+    with upstream() as found:
+        yield found.port
 
 
 @pytest.fixture

@@ -21,8 +21,6 @@ from infra.kube.api import KubernetesApi
 from infra.lifecycle.sandbox.control_plane import ControlPlane
 from infra.spec.manifest import Manifest, api_object
 from infra.spec.node_labels import GROUP_LABEL, HEAD_GROUP
-from platform_charts.jobs.progress import SUBMITTER_CONTAINER
-from platform_charts.jobs.scheduling import JOB_LABEL
 from tests.engines.kubelet import log_of
 from tests.engines.s3 import S3Api
 from tests.training.cluster.commands import command, read_until
@@ -58,12 +56,6 @@ def _await_job(team_cluster: TeamCluster) -> str:
     return str(found["metadata"]["name"])
 
 
-def _submitter(team_cluster: TeamCluster, name: str) -> Manifest:
-    labels = {JOB_LABEL: name, "batch.kubernetes.io/job-name": name}
-    pod = api_object("v1", "Pod", f"{name}-submitter", namespace=team_cluster.namespace, labels=labels)
-    return {**pod, "spec": {"containers": [{"name": SUBMITTER_CONTAINER, "image": "trainer"}]}}
-
-
 @contextmanager
 def operated_job(
     team_cluster: TeamCluster, plane: ControlPlane, process: subprocess.Popen[str]
@@ -73,7 +65,7 @@ def operated_job(
     def operate() -> None:
         name = _await_job(team_cluster)
         team_cluster.queue(name, Admitted=True)
-        with log_of(team_cluster.api, plane, _submitter(team_cluster, name), _output(process)) as kubelet:
+        with log_of(team_cluster.api, plane, team_cluster.submitter(name), _output(process)) as kubelet:
             team_cluster.operator_writes(name, jobDeploymentStatus="Running", jobStatus="RUNNING")
             status = _status_of(process)
             kubelet.is_over.wait(PATIENCE)
