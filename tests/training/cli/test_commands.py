@@ -58,7 +58,7 @@ def test_schema_prints_the_json_schema() -> None:
 def test_commands_that_look_at_runs_import_nothing_heavy(root: Path) -> None:
     for command in ("jobs", "logs", "verify"):
         answer = ask(command, "--root", str(root))
-        assert (answer.status, answer.heavy) == (0, set()), command
+        assert (answer.status, answer.heavy) == (0, frozenset()), command
 
 
 def test_a_closed_output_pipe_is_not_an_error(root: Path) -> None:

@@ -83,7 +83,7 @@ def test_names_are_checked_without_an_import_which_may_need_what_only_the_ranks_
     write(folder, {".env": "TOKEN=1\n", "key.txt": KEY})
     os.mkfifo(folder / "pipe")
     answer = ask("train", "--code", str(folder), "--model", "mine.nets:f", "--print-config")
-    assert (answer.status, answer.heavy) == (0, set()), answer.err
+    assert (answer.status, answer.heavy) == (0, frozenset()), answer.err
     left_out = "left out of the code archive: .env (looks like a secret), key.txt (looks like a secret)"
     assert left_out in answer.err
     assert "pipe (not a file)" in answer.err

@@ -20,7 +20,9 @@ CHANGED_CODE = {
 
 def container(name: str = "ray-head", kind: str = "containerStatuses", **states: Manifest) -> Manifest:
     last = {"lastState": {"terminated": states.pop("before")}} if "before" in states else {}
-    return pod(**{kind: [{"name": name, "state": states, **last}]})
+    made = pod()
+    made["status"][kind] = [{"name": name, "state": states, **last}]
+    return made
 
 
 def test_a_waiting_pod_has_a_reason() -> None:

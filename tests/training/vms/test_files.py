@@ -207,7 +207,7 @@ def test_the_command_refuses_wrong_options_without_importing_ray() -> None:
     ):
         assert_refused(2, named, "ray-cluster", *options)
     answer = ask("ray-cluster")
-    assert (answer.status, 'HOSTS="HEAD WORKER …"' in answer.err, answer.heavy) == (2, True, set())
+    assert (answer.status, 'HOSTS="HEAD WORKER …"' in answer.err, answer.heavy) == (2, True, frozenset())
 
 
 def test_a_file_of_another_release_or_of_somebody_else_is_refused(tmp_path: Path) -> None:

@@ -63,8 +63,15 @@ class Lab:
     @contextmanager
     def started(self, name: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
         words = [*self.hosts.laptop.prefix, *interruptible(name, "--ray", str(self.file), *arguments)]
-        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        with subprocess.Popen(words, cwd=ROOT, env=self.environment, text=True, **streams) as process:
+        with subprocess.Popen(
+            words,
+            cwd=ROOT,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as process:
             try:
                 yield process
             finally:

@@ -64,8 +64,8 @@ def _changed(**changes: object) -> JobReport:
     """A report, one of whose parts has other facts; a field is named as `part__field`."""
     ((name, value),) = changes.items()
     part, _, field = name.partition("__")
-    facts = {"objects": OBJECTS, "network": NETWORK, "training": TRAINING, "tracking": TRACKING}[part]
-    return reported(**{part: facts.model_copy(update={field: value})})
+    facts: dict[str, Any] = {"objects": OBJECTS, "network": NETWORK, "training": TRAINING, "tracking": TRACKING}
+    return reported(**{part: facts[part].model_copy(update={field: value})})
 
 
 def test_each_defect_is_found_and_nothing_else_is_blamed() -> None:
