@@ -15,7 +15,6 @@ from infra.spec.catalog import load_catalog
 from infra.spec.manifest import Manifest, api_object
 from platform_charts.jobs.scheduling import JOB_LABEL
 from tests.training.cluster.team_cluster import TeamCluster
-from training.environment import dollars_per_hour
 
 GPU_JOB = ("--use-gpu", "--num-workers", "8", "--group", "a10g", "--set", "loop.global_batch=64")
 """Two worker pods, each with a whole node of four GPUs."""
@@ -128,11 +127,3 @@ def test_a_queued_job_costs_nothing_the_team_is_the_sum_of_its_jobs_and_without_
     said = replace(team_cluster, outputs=file).ask("cost", f"{name}-b").out
     assert "2 workers  on g5.12xlarge  unknown  4.00 hours  unknown" in said
     assert "the price table is of us-east-1, the stack is in eu-north-1" in said
-
-
-def test_the_driver_of_a_job_knows_the_price_of_its_pods(team_cluster: TeamCluster, name: str) -> None:
-    made = team_cluster.submit(name)
-    (container,) = made["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"]
-    variables = {one["name"]: one["value"] for one in container["env"] if "value" in one}
-    head, worker = 1 / 2, 1 / 3  # of a head node: half of its memory; one of its three cores, and a third of its memory
-    assert dollars_per_hour(variables) == pytest.approx((head + 2 * worker) * price("m7i.xlarge"), rel=1e-5)

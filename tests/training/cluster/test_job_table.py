@@ -142,24 +142,23 @@ def seen(name: str, *, status: str = "Running", pods: int = 1) -> Observation:
     return Observation(job=job, pods=[head, *submitters])
 
 
-def test_the_newest_submitter_of_each_running_job_is_asked() -> None:
-    api = Logs({"a-1": ["other", LINE, "notice"], "a-0": ["step 1/120  x"], "done-0": [LINE], "b-0": ["no step yet"]})
-    jobs = [seen("a", pods=2), seen("b"), seen("unreadable"), seen("done", status="Complete"), seen("c", pods=0)]
-    assert read_progress(api, jobs) == {"uid-a": Progress(40, 120, LINE.partition("  40/120  ")[2])}
-
-
-def test_the_table_has_runs_and_searches() -> None:
-    lines = {
-        "run-0": [LINE],
-        "search-0": ["[   3.2 s] t002 added: learning_rate=0.01", SEARCH_LINE, "[   9.9 s] new best"],
-    }
-    jobs = [seen("run"), seen("search"), seen("quiet")]
-    now = datetime(2026, 11, 21, 9, tzinfo=UTC)
-    table = job_table({"research": jobs}, now=now, progress=read_progress(Logs(lines), jobs))
+def test_the_newest_submitter_of_each_running_job_is_asked_and_the_table_shows_runs_and_searches() -> None:
+    api = Logs(
+        {
+            "run-1": ["other", LINE, "notice"],
+            "run-0": ["step 1/120  x"],
+            "search-0": ["[   3.2 s] t002 added: learning_rate=0.01", SEARCH_LINE, "[   9.9 s] new best"],
+            "done-0": [LINE],
+            "quiet-0": ["no step yet"],
+        }
+    )
+    done, other = seen("done", status="Complete"), [seen("unreadable"), seen("none", pods=0)]
+    jobs = [seen("run", pods=2), seen("search"), seen("quiet")]
+    progress = read_progress(api, [*jobs, done, *other])
+    assert progress.pop("uid-run") == Progress(40, 120, LINE.partition("  40/120  ")[2])
+    assert list(progress) == ["uid-search"]
+    table = job_table({"research": jobs}, now=datetime(2026, 11, 21, 9, tzinfo=UTC), progress=read_progress(api, jobs))
     headings, *rows = table.splitlines()
-    progress, left, reason = (headings.index(name) for name in ("progress", "left", "reason"))
-    assert [(row[progress:left].strip(), row[left:reason].strip()) for row in rows] == [
-        ("step 40/120", "12:30"),
-        (TRIALS, "at most 12:30"),
-        ("", ""),
-    ]
+    first, left, reason = (headings.index(name) for name in ("progress", "left", "reason"))
+    shown = [(row[first:left].strip(), row[left:reason].strip()) for row in rows]
+    assert shown == [("step 40/120", "12:30"), (TRIALS, "at most 12:30"), ("", "")]

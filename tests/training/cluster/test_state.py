@@ -1,13 +1,16 @@
-"""The state of a job, from its objects on the API server, and how a follower shows it."""
+"""The state of a job, from its objects on the API server, how a follower shows it, and when an ended job expires."""
 
 from __future__ import annotations
 
 import io
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from infra.spec.manifest import Manifest
+from platform_charts.jobs.rayjob import KEEP_ANNOTATION
 from tests.training.cluster.samples import pod, ray_job, ready_pod, unscheduled_pod, waiting_pod, workload
 from training.cluster.queue_position import QueuePosition
+from training.cluster.retention import expired_jobs
 from training.cluster.state import JobState, Observation, next_state, state_of
 from training.cluster.view import JobView
 from training.errors import ExitStatus
@@ -167,3 +170,36 @@ def test_the_drivers_steps_move_a_bar_on_a_terminal_and_are_shown_verbatim_elsew
     view.close()
     assert "5/10" in terminal.getvalue()
     assert "step  5/10" not in terminal.getvalue()
+
+
+NOW = datetime(2026, 11, 21, 8, 0, 0, tzinfo=UTC)
+
+
+def ended(days_ago: float, *, keep: str | None = "14", deployment: str = "Complete") -> Manifest:
+    """A job that ended a number of days before NOW."""
+    job = ray_job(deployment, endTime=(NOW - timedelta(days=days_ago)).strftime("%Y-%m-%dT%H:%M:%SZ"))
+    job["metadata"]["annotations"] = {} if keep is None else {KEEP_ANNOTATION: keep}
+    return job
+
+
+def test_a_job_expires_its_retention_time_after_its_end() -> None:
+    for job, expires in (
+        (ended(15), True),
+        (ended(13), False),
+        (ended(15, deployment="Failed"), True),
+        (ended(15, keep="30"), False),
+        (ended(0.1, keep="0"), True),
+        (ended(99, keep=None), False),
+        (ended(99, keep="for ever"), False),
+        (ended(99, deployment="Suspended"), False),
+        (ended(99, deployment="Running"), False),
+        (ended(99, deployment="Retrying"), False),
+    ):
+        assert bool(expired_jobs([job], now=NOW)) is expires, job
+
+
+def test_a_job_that_never_started_expires_its_retention_time_after_its_creation() -> None:
+    job = ended(0, deployment="ValidationFailed")
+    del job["status"]["endTime"]
+    job["metadata"]["creationTimestamp"] = "2026-11-01T08:00:00Z"
+    assert expired_jobs([job], now=NOW) == [job]
