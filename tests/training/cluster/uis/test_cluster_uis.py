@@ -124,7 +124,7 @@ def local(desk: Desk) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("pods")
-def test_uis_open_logged_in_reconnect_and_end_with_their_job_or_ctrl_c(desk: Desk, local: dict[str, str]) -> None:
+def test_several_uis_open_logged_in_reconnect_and_end_with_ctrl_c(desk: Desk, local: dict[str, str]) -> None:
     words = ["open", "mlflow", "ray", "prometheus", "--team", _TEAM, *desk.options]
     with upstream("mlflow") as mlflow, upstream("ray") as ray, upstream("prometheus") as prometheus:
         served = {"KUBECTL_PORT_5000": mlflow, "KUBECTL_PORT_8265": ray, "KUBECTL_PORT_9090": prometheus}
@@ -147,16 +147,23 @@ def test_uis_open_logged_in_reconnect_and_end_with_their_job_or_ctrl_c(desk: Des
             again = {read_until(process, "reconnected").strip() for _ in range(3)}
             assert again == {f"{title}: reconnected" for title in urls}
             assert ask(urls["Prometheus"]).seen["server"] == "prometheus"
-            ended = api_object("ray.io/v1", "RayJob", "session-notes", namespace=_TEAM)
-            desk.environment.cluster.update_status(ended, {"jobDeploymentStatus": "Complete"})
-            for forward in filter(psutil.pid_exists, _forwards(desk)):
-                os.kill(forward, signal.SIGKILL)
-            read_until(process, "Ray's dashboard of session-notes has ended")
             process.send_signal(signal.SIGINT)
             rest, _ = process.communicate(timeout=_SECONDS)
     assert process.returncode == ExitStatus.DONE, rest
     assert not {secret for secret in (_PASSWORD, basic, _TOKEN) if secret in "".join(said) + rest}
     assert not any(map(psutil.pid_exists, _forwards(desk)))
+
+
+@pytest.mark.usefixtures("pods")
+def test_the_end_of_the_job_ends_its_dashboard(desk: Desk, local: dict[str, str]) -> None:
+    words = ["open", "ray", "--job", "notes", *desk.options]
+    with upstream("ray") as ray, command(*words, environment={**local, "KUBECTL_PORT_8265": str(ray.port)}) as process:
+        read_until(process, "http://localhost:")
+        ended = api_object("ray.io/v1", "RayJob", "session-notes", namespace=_TEAM)
+        desk.environment.cluster.update_status(ended, {"jobDeploymentStatus": "Complete"})
+        os.kill(_forwards(desk)[0], signal.SIGKILL)
+        read_until(process, "Ray's dashboard of session-notes has ended")
+        assert process.wait(_SECONDS) == ExitStatus.DONE
 
 
 def _forwards(desk: Desk) -> list[int]:
