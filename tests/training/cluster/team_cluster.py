@@ -132,17 +132,8 @@ class TeamCluster:
         pods = {"name": "head", "count": 1, "template": {"spec": {"containers": [container], "restartPolicy": "Never"}}}
         if self.api.read(manifest) is None:
             self.api.apply({**manifest, "spec": {"queueName": TEAM, "podSets": [pods]}}, manager="kueue")
-        now = "2026-11-21T08:00:00Z"
-        written = [
-            {
-                "type": kind,
-                "status": str(holds),
-                "reason": kind,
-                "message": f"{kind} by the fake",
-                "lastTransitionTime": now,
-            }
-            for kind, holds in conditions.items()
-        ]
+        common = {"message": "by the fake", "lastTransitionTime": "2026-11-21T08:00:00Z"}
+        written = [{"type": kind, "status": str(holds), "reason": kind, **common} for kind, holds in conditions.items()]
         # One write, as Kueue's: whoever sees that a job is admitted sees what it was given.
         given = {"clusterQueue": TEAM, "podSetAssignments": [{"name": pods["name"], "count": pods["count"]}]}
         admission = {"admission": given} if conditions.get("Admitted") else {}

@@ -1,4 +1,4 @@
-"""Following a job on a real API server where no pod starts, and over a network that breaks.
+"""Following a job on a real API server over a network that breaks.
 
 `test_cluster_queue` follows one from the queue to its end, with the real operators.
 """
@@ -15,7 +15,6 @@ import yaml
 from infra.kube.api import KubernetesApi
 from infra.kube.connection import connect_with
 from infra.lifecycle.sandbox.control_plane import ControlPlane
-from platform_charts.jobs.scheduling import JOB_LABEL
 from tests.training.cluster.follower import Follower
 from tests.training.cluster.proxy import Proxy
 from tests.training.cluster.team_cluster import TeamCluster
@@ -26,25 +25,6 @@ from training.errors import ExitStatus
 @pytest.fixture(autouse=True)
 def _quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "_POLL_SECONDS", 0.1)
-
-
-def test_a_pod_without_a_node_shows_the_scheduler_s_message_and_what_its_group_offers(
-    team_cluster: TeamCluster, api: KubernetesApi, name: str
-) -> None:
-    team_cluster.submit(name)
-    team_cluster.operator_writes(name, jobDeploymentStatus="Initializing", rayClusterName=f"{name}-abcde")
-    head = plain_pod(name, team_cluster.namespace)
-    follower = Follower(api, namespace=team_cluster.namespace, name=name)
-    with team_cluster.api.applied(head):
-        follower.sees("Unschedulable")
-        follower.sees("it asks for 9 CPUs, 0 GiB of memory on a node of group heads")
-        team_cluster.operator_writes(
-            name, jobDeploymentStatus="Failed", reason="PreRunningDeadlineExceeded", message="it took too long"
-        )
-        state = follower.end()
-    assert state.status is ExitStatus.FAILED
-    assert "PreRunningDeadlineExceeded" in state.reason
-    assert "Unschedulable" in state.reason
 
 
 @contextmanager
@@ -74,16 +54,3 @@ def test_a_follower_reconnects_after_a_broken_network_and_the_job_keeps_running(
         assert team_cluster.job(name) is not None
         team_cluster.ends(name)
         assert follower.end().status is ExitStatus.DONE
-
-
-def plain_pod(name: str, namespace: str) -> dict[str, object]:
-    """The job's head pod, too large for the nodes of its group; here there are none."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": f"{name}-head", "namespace": namespace, "labels": {JOB_LABEL: name}},
-        "spec": {
-            "containers": [{"name": "ray-head", "image": "trainer", "resources": {"requests": {"cpu": "9"}}}],
-            "nodeSelector": {"ray-train-platform/group": "heads"},
-        },
-    }

@@ -20,7 +20,6 @@ from tests.engines.s3 import REGION, S3Api, s3_server
 from tests.training.cluster.team_cluster import dev_outputs
 from tests.training.cluster.team_cluster import target as dev_stack
 from tests.training.vms.clusters import aws_file
-from training.vms.clusters import NodeRange
 
 _PROFILES = ("ray-head", "ray-worker")
 _TRUST = {
@@ -117,10 +116,3 @@ def test_the_head_comes_up_as_the_file_says_and_ray_adds_nothing_but_a_key_pair(
     of_head = [{"Name": "attachment.instance-id", "Values": [head["InstanceId"]]}]
     [disk] = account.ec2.describe_volumes(Filters=of_head)["Volumes"]
     assert disk["Encrypted"] is True
-
-
-def test_a_spot_worker_comes_up_with_its_own_role(account: Account) -> None:
-    document = account.file(group="t4", is_spot=True, workers=NodeRange(0, 2))
-    worker = _launch(commands._bootstrap_config(document, no_config_cache=True), "worker")
-    assert (worker["InstanceType"], worker["InstanceLifecycle"]) == ("g4dn.xlarge", "spot")
-    assert worker["IamInstanceProfile"]["Arn"].endswith("instance-profile/ray-worker")
