@@ -7,8 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
 from tests.training.cli.command import ROOT, ask, ask_here, assert_refused
 from tests.training.code.projects import write
 
@@ -89,10 +87,9 @@ def test_names_are_checked_without_an_import_which_may_need_what_only_the_ranks_
     assert "pipe (not a file)" in answer.err
 
 
-def test_code_without_git_needs_no_more_than_a_config_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_without_git_needs_no_more_than_a_config_in_it(tmp_path: Path) -> None:
     config = "run: {seed: 7}\nmodel: {name: 'nets:make'}\n"
     folder = write(tmp_path / "mine", {"train.yaml": config, "nets.py": "make = dict\n"})
-    monkeypatch.chdir(tmp_path)
-    answer = ask_here("train", "--code", "mine/", "--print-config")
+    answer = ask("train", "--code", "mine/", "--print-config", cwd=tmp_path)
     assert (answer.status, "seed: 7" in answer.out) == (0, True), answer.err
     assert sorted(path.name for path in folder.iterdir()) == ["nets.py", "train.yaml"]

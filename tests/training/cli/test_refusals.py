@@ -64,12 +64,15 @@ def test_what_this_machine_does_not_have_is_refused_by_name_with_what_fits(refus
         refuses(f"train --set metrics.port={port}", 3, f"metrics.port={port} is in use", "metrics.port=0")
 
 
-def test_a_run_that_is_already_driven_is_refused_with_the_process(refuses: Refuses, tmp_path: Path) -> None:
+def test_a_run_that_is_already_driven_is_refused_with_the_process(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "busy")
     run.path.mkdir()
     run.write_settings(small_settings())
     with run.driving():
-        refuses("train --name busy", 3, "busy", str(os.getpid()), f"make stop NAME={run.path}")
+        answer = ask("train", "--name", "busy", "--set", f"run.directory={tmp_path}")
+    assert answer.status == 3
+    for part in ("busy", str(os.getpid()), f"make stop NAME={run.path}"):
+        assert part in answer.err
 
 
 def test_a_refusal_imports_nothing_heavy() -> None:

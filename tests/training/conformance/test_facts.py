@@ -107,6 +107,7 @@ def test_the_bytes_of_all_devices_of_a_node_are_added_up(tmp_path: Path) -> None
         (counters / "rdma_write_bytes").write_text("100\n")
         (counters / "rx_bytes").write_text("1000000\n")
     assert sent_bytes(tmp_path) == 218
+    (tmp_path / "none").mkdir()
     assert sent_bytes(tmp_path / "none") is None, "without counters it is not known that no byte was sent"
 
 

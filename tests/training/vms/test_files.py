@@ -141,12 +141,14 @@ def test_wrong_machines_are_refused_with_a_remedy(tmp_path: Path) -> None:
         (own_cluster, {"runs": Path("runs")}, "must be an absolute path"),
         (own_cluster, {"runs": Path("/nfs/100%")}, "contains %"),
         (own_cluster, {"ssh_key": Path("/nonexistent")}, "no such file"),
-        (own_cluster, {"ssh_key": public}, str(tmp_path / "id")),
     ]
     for made, change, named in cases:
-        with pytest.raises(PlatformError) as refused:
+        with pytest.raises(SettingsError if made is own_cluster else PlatformError) as refused:
             made(**change)
         assert named in f"{refused.value}; {refused.value.remedy}", change
+    with pytest.raises(SettingsError) as refused:
+        own_cluster(ssh_key=public)
+    assert str(refused.value.remedy).endswith(str(tmp_path / "id")), "the private key"
 
 
 def test_a_folder_with_a_space_reaches_the_machines_shell_as_one_word() -> None:
