@@ -133,7 +133,10 @@ def test_the_reason_of_a_queued_job_names_only_the_flavor_it_requested() -> None
     for message, shown in (
         (f"pod set a: {other}, no quota, untolerated taint {{spot true}} in flavor t4", "pod set a: no quota"),
         (f"to pod set workers: {other}", f"to pod set workers: {other}"),
-        (closed, f"{closed}: AWS had no capacity for that group lately; it is tried again within an hour"),
+        (
+            f"to pod set workers: {closed}",
+            f"to pod set workers: {closed}: AWS had no capacity for that group lately; it is tried again within an hour",
+        ),
     ):
         seen = Observation(job=ray_job("Suspended", suspend=True), workload=workload(QuotaReserved=f"!{message}"))
         assert state_of(seen).reason == shown
