@@ -76,7 +76,8 @@ def push(ecr: Any, context: ClusterContext, *packages: str, base: str = BASE) ->
         "layers": [],
         "annotations": manifest_annotations(added, base=base),
     }
-    put = ecr.put_image(repositoryName="rtp-dev/trainer", imageTag="custom-0", imageManifest=json.dumps(manifest))
+    tag = f"custom-{len(ecr.list_images(repositoryName='rtp-dev/trainer')['imageIds'])}"
+    put = ecr.put_image(repositoryName="rtp-dev/trainer", imageTag=tag, imageManifest=json.dumps(manifest))
     return job_with(f"{TRAINER}@{put['image']['imageId']['imageDigest']}", context)
 
 
