@@ -177,7 +177,7 @@ def status(queued: Operated, submitted: Manifest) -> Manifest:
     return current
 
 
-def test_a_head_that_is_gone_is_replaced_and_one_that_is_asked_to_end_saves_for_a_new_cluster(queued: Operated) -> None:
+def test_a_head_that_is_gone_is_replaced_in_the_same_attempt_and_gets_the_job_again(queued: Operated) -> None:
     submitted = running(queued, "beheaded")
     before = status(queued, submitted)
     (head,) = queued.pods(submitted, labels=HEAD)
@@ -202,16 +202,19 @@ def test_a_head_that_is_gone_is_replaced_and_one_that_is_asked_to_end_saves_for_
     assert [after[key] for key in ("rayClusterName", "jobId")] == [before[key] for key in ("rayClusterName", "jobId")]
     assert after.get("failed", 0) == 0, "the same attempt"
 
+
+def test_a_head_that_is_asked_to_end_saves_and_its_job_resumes_on_a_new_cluster(queued: Operated) -> None:
+    submitted = running(queued, "asked")
+    known = {"", status(queued, submitted)["rayClusterName"]}
     # The preStop hook of a head stops the run, whose driver then exits with 130.
     queued.end(submitted, "FAILED", "Job entrypoint command failed with exit code 130.")
-    known = {"", after["rayClusterName"]}
     wait_until(lambda: status(queued, submitted).get("rayClusterName", "") not in known, seconds=_SECONDS)
-    queued.dashboards.say("beheaded", "RUNNING")
+    queued.dashboards.say("asked", "RUNNING")
     queued.await_state(submitted, lambda state: state.stage == "running", what="running again")
     resumed = queued.cluster.read(submitted)
     assert resumed is not None
     words = shlex.split(resumed["spec"]["entrypoint"])
-    assert words[words.index("--name") + 1] == "beheaded"
+    assert words[words.index("--name") + 1] == "asked"
     assert resumed["status"]["failed"] == 1
 
 

@@ -164,7 +164,7 @@ def test_a_schedule_submits_a_new_run_with_its_code_and_is_listed(scheduled: Ope
     assert " paused " in row
     scheduled.end(job, "SUCCEEDED")
     scheduled.await_state(job, lambda state: state.stage == "done", what="done")
-    ask(scheduled, tmp_path, "train", *NIGHTLY, "--code", str(code), "--time-zone", "Europe/Berlin")
+    put(scheduled, tmp_path, "--time-zone", "Europe/Berlin")
     assert [cron_job(scheduled)["spec"][key] for key in ("suspend", "timeZone")] == [False, "Europe/Berlin"]
     before = last_of(scheduled)
     _, row = ask(scheduled, tmp_path, "schedules").out.splitlines()
