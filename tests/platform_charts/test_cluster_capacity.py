@@ -7,21 +7,17 @@ of which each two share the lowest layer of EC2's network. The nodes are fakes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from infra.lifecycle.capacity.calendar import calendar_of
 from infra.lifecycle.capacity.cluster_jobs import cluster_jobs
-from infra.lifecycle.capacity.windows import windows_of
-from infra.spec.catalog import load_catalog
 from infra.spec.manifest import Manifest, api_object
 from infra.spec.settings import StackSettings, from_mapping
 from platform_charts.jobs.request import JobRequest
 from tests.engines.kubernetes_jobs import created, job
 from tests.engines.kubernetes_operators import Operated, operating
-from tests.infra.lifecycle.capacity.samples import reserved
 from tests.infra.spec.samples import changed, dev_sections
 from tests.training.cluster.team_cluster import wait_until
 from training.cluster.job_manifest import admitted_group, options_of
@@ -131,16 +127,9 @@ def test_the_workers_of_an_admitted_job_select_the_nodes_of_the_group_that_it_go
     assert (options_of(found).group, options_of(found).gpu_model, options_of(found).spot) == (None, "a10g", False)
 
 
-def test_a_job_that_names_a_group_waits_for_it_although_another_one_is_free(queued: Operated) -> None:
-    group_of(queued, submit(queued, "first"))
-    named = submit(queued, "named", gpu_model=None, group="reserved")
-    queued.await_state(named, waits, what="queued")
-
-
-def test_the_calendar_has_the_group_that_a_job_got_and_those_that_a_job_waits_for(queued: Operated) -> None:
+def test_the_calendars_jobs_have_the_group_that_they_got_or_those_that_they_wait_for(queued: Operated) -> None:
     group_of(queued, submit(queued, "first", deadline_hours=6))
     group_of(queued, submit(queued, "second"))
-    # Jobs of one second are in the order of their names.
     for waiting in (submit(queued, "third"), submit(queued, "waits-for-one", gpu_model=None, group="reserved")):
         queued.await_state(waiting, waits, what="queued")
     jobs = {one.name: one for one in cluster_jobs(queued.cluster)}
@@ -154,13 +143,6 @@ def test_the_calendar_has_the_group_that_a_job_got_and_those_that_a_job_waits_fo
         None,
     )
     assert (jobs["third"].state, jobs["third"].groups) == ("waits", ("reserved", "on-demand"))
-    found = reserved(id=_RESERVATION["id"], instance_type="g5.12xlarge", total=1)
-    windows = windows_of(environment().gpu_groups, [found], region="us-east-1", catalog=load_catalog())
-    placed = calendar_of(windows, tuple(jobs.values()), now=datetime.now(UTC)).fits
-    # Each needs all four GPUs, and the first may run for six hours.
-    assert [one.job.name for one in placed] == ["first", "third", "waits-for-one"]
-    assert placed[1].starts == placed[0].ends == first.since + timedelta(hours=6)
-    assert placed[2].starts == placed[1].ends
 
 
 def _nodes(queued: Operated, submitted: Manifest) -> set[str]:
@@ -171,12 +153,6 @@ def test_workers_share_the_lowest_network_layer_although_the_free_nodes_are_scat
     taken = [_occupant(node) for node in ("near-0", "near-2")]
     with created(queued.cluster, taken):
         _runs(queued, _on_near("first", 8), nodes={"near-4", "near-5"})
-
-
-def test_workers_are_spread_if_no_part_of_the_network_has_room_for_all(queued: Operated) -> None:
-    taken = [_occupant(node) for node in ("near-0", "near-2", "near-4", "near-5")]
-    with created(queued.cluster, taken):
-        _runs(queued, _on_near("spread", 8), nodes={"near-1", "near-3"})
 
 
 def test_a_job_in_one_pod_runs_on_a_group_with_topology(queued: Operated) -> None:

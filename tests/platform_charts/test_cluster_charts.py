@@ -49,14 +49,14 @@ def in_namespace(manifest: Manifest, namespace: str) -> Manifest:
     return {**manifest, "metadata": {"namespace": namespace, **manifest["metadata"]}}
 
 
-@pytest.mark.parametrize("name", list(load_release().charts))
-def test_the_api_server_accepts_every_object_of_a_chart(name: str, helm: Cluster, environment: Environment) -> None:
-    namespace, refused = installs_of(environment.settings)[name].namespace, []
-    for manifest in rendered(name, "prod"):
-        try:
-            helm.apply(in_namespace(manifest, namespace), manager="helm", is_dry_run=True)
-        except ApiError as error:
-            refused.append(f"{manifest['kind']} {manifest['metadata']['name']}: {error}")
+def test_the_api_server_accepts_every_object_of_every_chart(helm: Cluster, environment: Environment) -> None:
+    refused = []
+    for name, install in installs_of(environment.settings).items():
+        for manifest in rendered(name, "prod"):
+            try:
+                helm.apply(in_namespace(manifest, install.namespace), manager="helm", is_dry_run=True)
+            except ApiError as error:
+                refused.append(f"{name}: {manifest['kind']} {manifest['metadata']['name']}: {error}")
     assert refused == []
 
 

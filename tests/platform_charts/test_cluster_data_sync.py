@@ -12,13 +12,14 @@ from functools import partial
 import pytest
 
 from infra.kube.errors import ApiError
-from infra.spec.cluster_names import DATA_ACCOUNT, DATA_NAMESPACE, DATASETS_CLAIM
+from infra.spec.cluster_names import DATA_ACCOUNT, DATA_NAMESPACE
 from infra.spec.errors import RefusedError
 from infra.spec.manifest import Manifest, api_object
 from platform_charts.jobs.data_sync import CONTAINER, DataSyncRequest, render_data_sync
 from platform_charts.jobs.request import Target
 from tests.engines.kubernetes import Cluster
 from tests.engines.kubernetes_platform import Environment, in_dev
+from tests.platform_charts.test_cluster_backup import end_pod as end_pod_of
 from tests.training.cluster.team_cluster import wait_until
 from training.cluster.data_sync import follow, submit
 from training.cluster.platform_job import PodsOfJob
@@ -46,23 +47,7 @@ def made(environment: Environment) -> Iterator[Manifest]:
 
 
 def end_pod(cluster: Cluster, made: Manifest, code: int) -> None:
-    """End the pod of a Job like the kubelet."""
-    metadata = made["metadata"]
-    pods = PodsOfJob(cluster, metadata["namespace"], metadata["name"], metadata["uid"])
-    wait_until(lambda: pods.submitter() is not None)
-    pod = pods.submitter()
-    assert pod is not None
-    ended = {
-        "exitCode": code,
-        "reason": "Error",
-        "startedAt": "2026-11-22T10:00:00Z",
-        "finishedAt": "2026-11-22T10:00:01Z",
-    }
-    status = {"name": CONTAINER, "image": "x", "imageID": "x", "ready": False, "restartCount": 0}
-    cluster.update_status(
-        pod,
-        {"phase": "Failed" if code else "Succeeded", "containerStatuses": [{**status, "state": {"terminated": ended}}]},
-    )
+    end_pod_of(cluster, made, code, container=CONTAINER)
 
 
 def is_over(cluster: Cluster, made: Manifest) -> bool:
@@ -76,22 +61,6 @@ def test_the_pod_passes_pod_security(environment: Environment) -> None:
     pod["metadata"] = {**template["metadata"], "name": "copy", "namespace": DATA_NAMESPACE}
     environment.cluster.create(pod, is_dry_run=True)
     assert environment.cluster.warnings == []
-    pod["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = True
-    with pytest.raises(ApiError, match="violates PodSecurity"):
-        environment.cluster.create(pod, is_dry_run=True)
-
-
-def test_the_claim_of_the_copies_binds_to_a_writable_volume_and_a_teams_to_a_read_only_one(
-    environment: Environment,
-) -> None:
-    options = {}
-    for namespace in (DATA_NAMESPACE, environment.team):
-        claim = api_object("v1", "PersistentVolumeClaim", DATASETS_CLAIM, namespace=namespace)
-        bound = environment.cluster.await_(claim, lambda one: one["status"]["phase"] == "Bound", what="bound")
-        volume = environment.cluster.read(api_object("v1", "PersistentVolume", bound["spec"]["volumeName"]))
-        assert volume is not None
-        options[namespace] = "ro" in volume["spec"]["mountOptions"]
-    assert options == {DATA_NAMESPACE: False, environment.team: True}
 
 
 def test_a_member_of_a_team_can_neither_copy_nor_use_the_account_and_the_volume(environment: Environment) -> None:
@@ -120,21 +89,18 @@ def test_the_same_copy_is_followed_and_another_to_the_same_destination_is_refuse
 
 def test_a_finished_copy_makes_room_for_the_next(environment: Environment, made: Manifest) -> None:
     end_pod(environment.cluster, made, 0)
+    assert follow(environment.cluster, made) == ExitStatus.DONE
     wait_until(partial(is_over, environment.cluster, made))
     second = submit(environment.cluster, job_of(environment, "s3://other/images"))
     assert second["metadata"]["uid"] != made["metadata"]["uid"]
 
 
-@pytest.mark.parametrize(
-    ("code", "status"), [(0, ExitStatus.DONE), (2, ExitStatus.WRONG_INPUT), (3, ExitStatus.REFUSED)]
-)
-def test_the_command_mirrors_the_exit_status_of_the_program(
-    environment: Environment, made: Manifest, code: int, status: ExitStatus
+def test_a_copy_that_is_refused_is_not_tried_again_and_ends_the_command_with_its_status(
+    environment: Environment, made: Manifest
 ) -> None:
-    """What is refused is not tried again: the Job fails with its first pod."""
-    ending = threading.Thread(target=end_pod, args=(environment.cluster, made, code))
+    ending = threading.Thread(target=end_pod, args=(environment.cluster, made, 3))
     ending.start()
-    assert follow(environment.cluster, made) == status
+    assert follow(environment.cluster, made) == ExitStatus.REFUSED
     ending.join()
 
 

@@ -15,7 +15,6 @@ from tests.engines.node_drain import PodEvictionFailureError, draining, evict
 from tests.infra.lifecycle.rollout.test_update import ROLLS
 from tests.platform_charts.undisturbed import KINDS, disturbances
 from tests.training.cluster.team_cluster import wait_until
-from training.cluster import control
 from training.cluster.state import Stage
 
 _SECONDS = 60
@@ -30,30 +29,11 @@ def running(queued: Operated, request: JobRequest) -> tuple[Manifest, list[Manif
     return submitted, queued.pods(submitted)
 
 
-def test_no_pod_of_a_running_job_can_be_evicted(queued: Operated) -> None:
-    _, pods = running(queued, job("guarded", team="research", group="a10g", workers=8))
-    refusals = {node_type(pod): evict(queued.cluster, pod) for pod in pods}
-    assert refusals.keys() == {"head", "worker", "submitter"}
-    assert all("disruption budget" in why for why in refusals.values()), refusals
-
-
-def test_a_stopped_job_leaves_its_nodes_in_spite_of_the_budget(queued: Operated) -> None:
-    submitted, _ = running(queued, job("stopped", team="research", group="a10g", workers=8))
-    control.stop(queued.api("research"), submitted)
-    queued.await_state(submitted, lambda state: state.stage == "stopped", what="stopped")
-    assert queued.pods(submitted) == []
-
-
-def test_pods_that_have_ended_do_not_hold_up_a_drain(queued: Operated) -> None:
-    submitted, pods = running(queued, job("ended", team="research", group="a10g", workers=8))
-    queued.end(submitted, "SUCCEEDED")
-    queued.await_state(submitted, lambda state: state.stage == "done", what="done")
-    (submitter,) = [pod for pod in pods if node_type(pod) == "submitter"]
-    assert evict(queued.cluster, submitter) == ""
-
-
-def test_a_drain_beside_a_running_job_fails_and_leaves_the_job_alone(queued: Operated) -> None:
+def test_no_pod_of_a_running_job_can_be_evicted_and_a_drain_fails_and_leaves_it_alone(queued: Operated) -> None:
     _, pods = running(queued, job("beside", team="research", group="a10g", workers=8))
+    evictions = {node_type(pod): evict(queued.cluster, pod) for pod in pods}
+    assert evictions.keys() == {"head", "worker", "submitter"}
+    assert all("disruption budget" in why for why in evictions.values()), evictions
     workers = {pod["metadata"]["name"] for pod in pods if node_type(pod) == "worker"}
     with (
         watching(queued.cluster, KINDS, namespace="research") as history,

@@ -91,10 +91,6 @@ def polled(queued: Operated, objects: Objects, is_so: Callable[[], bool]) -> lis
     return lines
 
 
-def _created(pod: Manifest) -> str:
-    return str(pod["metadata"]["creationTimestamp"])
-
-
 def text(queued: Operated, made: Manifest) -> str:
     found = queued.cluster.read(made)
     assert found is not None
@@ -122,26 +118,6 @@ def test_an_elastic_job_starts_with_its_fewest_workers_and_grows_into_the_idle_q
     assert slices(queued, made) == [(1, "Finished"), (4, "Admitted")]
     assert poll(objects) == []
     assert text(queued, made) == "4 of 1-4 worker pods"
-
-
-def test_an_elastic_job_returns_workers_to_a_job_of_its_team_that_waits(queued: Operated, objects: Objects) -> None:
-    admitted(queued, gpus("others", "platform", 4))
-    made = running(queued, elastic("returns", (1, 2, 4)))
-    polled(queued, objects, lambda: _all_ready(queued, made, 4))
-    oldest = {pod["metadata"]["name"] for pod in sorted(workers(queued, made), key=_created)[:1]}
-    waiting = queued.submit(gpus("waiting", TEAM, 2))
-    lines = polled(queued, objects, lambda: is_admitted(queued.look(waiting)))
-    assert [line.partition("; ")[2] for line in lines] == [
-        "returns 2 to research/waiting",
-        "returned 2 to research/waiting",
-    ]
-    assert oldest <= {pod["metadata"]["name"] for pod in workers(queued, made)}
-    assert slices(queued, made) == [(1, "Finished"), (2, "Admitted")]
-    assert _all_ready(queued, made, 2)
-    found = queued.cluster.read(made)
-    assert found is not None
-    assert not found["spec"].get("suspend", False)
-    assert queued.look(made).stage == "running"
 
 
 def test_an_elastic_job_returns_what_it_borrowed_when_the_owner_wants_it_and_is_not_preempted(
@@ -196,16 +172,6 @@ def test_an_elastic_job_that_is_preempted_is_admitted_again_with_its_fewest_work
     owner = queued.submit(gpus("owner", "platform", 4))
     polled(queued, objects, lambda: is_admitted(queued.look(owner)) and _all_ready(queued, made, 1))
     assert [count for count, state in slices(queued, made) if state == "Admitted"] == [1]
-
-
-def test_a_stopped_elastic_job_resumes_with_its_fewest_workers(queued: Operated, objects: Objects) -> None:
-    made = running(queued, elastic("stops", (1, 2, 4)))
-    polled(queued, objects, lambda: _all_ready(queued, made, 4))
-    control.stop(queued.api(TEAM), made)
-    polled(queued, objects, lambda: queued.look(made).stage == "stopped" and poll(objects) == [])
-    control.reactivate(queued.api(TEAM), made)
-    wait_until(lambda: _all_ready(queued, made, 1), seconds=_SECONDS)
-    polled(queued, objects, lambda: _all_ready(queued, made, 4))
 
 
 def test_an_elastic_job_that_kueue_leaves_running_without_quota_keeps_its_fewest_workers(

@@ -37,20 +37,9 @@ def _group(found: Manifest) -> dict[str, Any]:
     return group
 
 
-def _no_workers(found: Manifest) -> None:
-    _group(found).update(minReplicas=0, replicas=0)
-
-
-def _fewer_than_the_fewest(found: Manifest) -> None:
-    _group(found).update(minReplicas=2)
-
-
-def _more_than_the_most(found: Manifest) -> None:
-    _group(found).update(replicas=5)
-
-
-def _several_hosts(found: Manifest) -> None:
-    _group(found).update(numOfHosts=4)
+def _sized(**amounts: int) -> Change:
+    """Other fields of the group of workers."""
+    return lambda found: _group(found).update(amounts)
 
 
 def _second_group(found: Manifest) -> None:
@@ -61,50 +50,40 @@ def _autoscaler(found: Manifest) -> None:
     _cluster_spec(found)["enableInTreeAutoscaling"] = True
 
 
-def _not_quite_elastic(found: Manifest) -> None:
-    found["metadata"]["annotations"][ELASTIC_ANNOTATION] = "True"
+def _marked(value: str | None) -> Change:
+    """Another value of the annotation of elastic jobs, or none."""
 
+    def change(found: Manifest) -> None:
+        del found["metadata"]["annotations"][ELASTIC_ANNOTATION]
+        if value is not None:
+            found["metadata"]["annotations"][ELASTIC_ANNOTATION] = value
 
-def _not_elastic(found: Manifest) -> None:
-    del found["metadata"]["annotations"][ELASTIC_ANNOTATION]
+    return change
 
 
 _ELASTIC_RULE = "an elastic job has one worker group"
 _FIXED_RULE = "replicas, minReplicas and maxReplicas"
+_NO_WORKERS, _MORE_THAN_THE_MOST = _sized(minReplicas=0, replicas=0), _sized(replicas=5)
 
 
-@pytest.mark.parametrize(
-    ("change", "rule"),
-    [
-        (_no_workers, _ELASTIC_RULE),
-        (_fewer_than_the_fewest, _ELASTIC_RULE),
-        (_more_than_the_most, _ELASTIC_RULE),
-        (_several_hosts, _ELASTIC_RULE),
-        (_second_group, _ELASTIC_RULE),
-        (_autoscaler, "enableInTreeAutoscaling"),
-        (_not_quite_elastic, _FIXED_RULE),
-        (_not_elastic, _FIXED_RULE),
-    ],
-)
-def test_a_job_whose_size_kueue_would_count_otherwise_than_kuberay_is_refused(
-    change: Change, rule: str, queued: Operated
-) -> None:
-    attempt = copy.deepcopy(rayjob(queued.environment, elastic("attempt", (1, 2, 4))))
-    change(attempt)
-    with pytest.raises(ApiError, match=rule):
-        _member(queued).create(attempt, is_dry_run=True)
-
-
-def _more_replicas(found: Manifest) -> None:
-    _group(found).update(replicas=2)
-
-
-def _wider_range(found: Manifest) -> None:
-    _group(found).update(maxReplicas=8)
-
-
-def _smaller_range(found: Manifest) -> None:
-    _group(found).update(minReplicas=1, replicas=1, maxReplicas=1)
+def test_a_job_whose_size_kueue_would_count_otherwise_than_kuberay_is_refused(queued: Operated) -> None:
+    refused = {
+        _ELASTIC_RULE: (
+            _NO_WORKERS,
+            _sized(minReplicas=2),  # and it starts with one
+            _MORE_THAN_THE_MOST,
+            _sized(numOfHosts=4),
+            _second_group,
+        ),
+        "enableInTreeAutoscaling": (_autoscaler,),
+        _FIXED_RULE: (_marked("True"), _marked(None)),
+    }
+    for rule, changes in refused.items():
+        for change in changes:
+            attempt = copy.deepcopy(rayjob(queued.environment, elastic("attempt", (1, 2, 4))))
+            change(attempt)
+            with pytest.raises(ApiError, match=rule):
+                _member(queued).create(attempt, is_dry_run=True)
 
 
 def _larger_pods(found: Manifest) -> None:
@@ -112,15 +91,14 @@ def _larger_pods(found: Manifest) -> None:
         amounts[_GPU] = "4"
 
 
-def _not_queued(found: Manifest) -> None:
-    found["spec"]["suspend"] = True
-
-
-def _own_program(found: Manifest) -> None:
-    found["spec"]["entrypoint"] = "python mine.py"
-
-
-_OF_JOB = (_more_replicas, _wider_range, _smaller_range, _larger_pods, _not_queued, _own_program)
+_MORE_REPLICAS = _sized(replicas=2)
+_RANGES = (_sized(maxReplicas=8), _sized(minReplicas=1, replicas=1, maxReplicas=1))
+_OF_JOB: tuple[Change, ...] = (
+    *_RANGES,
+    _larger_pods,
+    lambda found: found["spec"].update(suspend=True),
+    lambda found: found["spec"].update(entrypoint="python mine.py"),
+)
 
 
 @pytest.fixture
@@ -133,7 +111,7 @@ def test_nobody_but_the_sizer_changes_a_submitted_elastic_job_and_it_only_the_nu
     queued: Operated, pair: tuple[Manifest, Manifest]
 ) -> None:
     made, fixed = pair
-    for change in _OF_JOB:
+    for change in (_MORE_REPLICAS, *_OF_JOB):
         _refused(queued, _member(queued), made, change, "spec of a submitted job cannot be changed")
     for annotation in (None, "false", "True"):
         patch = {"metadata": {"annotations": {ELASTIC_ANNOTATION: annotation}}}
@@ -142,11 +120,11 @@ def test_nobody_but_the_sizer_changes_a_submitted_elastic_job_and_it_only_the_nu
                 who.patch(made, patch)
     with pytest.raises(ApiError, match="cannot be changed"):
         _member(queued).patch(fixed, {"metadata": {"annotations": {ELASTIC_ANNOTATION: "true"}}})
-    for change in _OF_JOB[1:]:
+    for change in _OF_JOB:
         _refused(queued, _sizer(queued), made, change, "spec of a submitted job cannot be changed")
-    for change in (_more_than_the_most, _no_workers):
+    for change in (_MORE_THAN_THE_MOST, _NO_WORKERS):
         _refused(queued, _sizer(queued), made, change, _ELASTIC_RULE)
-    _refused(queued, _sizer(queued), fixed, _more_replicas, _FIXED_RULE)
+    _refused(queued, _sizer(queued), fixed, _MORE_REPLICAS, _FIXED_RULE)
     assert len(workers(queued, made)) == len(workers(queued, fixed)) == 1
 
 
@@ -154,17 +132,9 @@ def test_of_a_cluster_the_sizer_changes_only_the_size_of_an_elastic_one(
     queued: Operated, pair: tuple[Manifest, Manifest]
 ) -> None:
     elastic_cluster, fixed_cluster = (_cluster(queued, one) for one in pair)
-    for change in (
-        _more_than_the_most,
-        _no_workers,
-        _wider_range,
-        _smaller_range,
-        _larger_pods,
-        _autoscaler,
-        _second_group,
-    ):
+    for change in (_MORE_THAN_THE_MOST, _NO_WORKERS, *_RANGES, _larger_pods, _autoscaler, _second_group):
         _refused(queued, _sizer(queued), elastic_cluster, change, "the sizer of elastic jobs changes only")
-    _refused(queued, _sizer(queued), fixed_cluster, _more_replicas, "the sizer of elastic jobs changes only")
+    _refused(queued, _sizer(queued), fixed_cluster, _MORE_REPLICAS, "the sizer of elastic jobs changes only")
     with pytest.raises(ApiError, match="forbidden"):
         _member(queued).patch(elastic_cluster, {"spec": {"workerGroupSpecs": []}})
 
@@ -173,7 +143,7 @@ def test_pods_beyond_the_admitted_number_stay_gated(queued: Operated, pair: tupl
     """The sizer asks Kueue first. If it did not, the pods would not get a node."""
     made, _fixed = pair
     cluster = _cluster(queued, made)
-    _more_replicas(cluster)
+    _MORE_REPLICAS(cluster)
     _sizer(queued).patch(cluster, {"spec": cluster["spec"]})
     wait_until(lambda: len(workers(queued, made)) == 2, seconds=_SECONDS)
     queued.submit(gpus("later", TEAM, 1))

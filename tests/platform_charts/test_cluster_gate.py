@@ -11,7 +11,7 @@ from kubernetes.client.exceptions import ApiException
 from infra.lifecycle.sandbox.control_plane import ControlPlane
 from infra.spec.catalog import load_catalog
 from infra.spec.cluster_names import GPU_NAMESPACE
-from infra.spec.manifest import Manifest
+from infra.spec.manifest import Manifest, api_object
 from infra.spec.node_group import resolve_node_groups
 from infra.spec.node_labels import DIAGNOSE_LABEL, GROUP_LABEL, START_UP_TAINT, UNHEALTHY_TAINT
 from infra.spec.release import load_release
@@ -73,35 +73,20 @@ def taints(kubernetes_api: Cluster, node: Manifest) -> dict[str, str]:
 
 def diagnostics_pod(kubernetes_api: Cluster, node: Manifest, *, exit_code: int) -> Manifest:
     """A pod of the diagnostics as the DaemonSet controller and the kubelet leave it."""
-    container = {"name": "diagnose", "image": "dcgm"}
-    pod: Manifest = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": "gpu-diagnostics-1",
-            "namespace": GPU_NAMESPACE,
-            "labels": {"app.kubernetes.io/name": DIAGNOSTICS},
-        },
-        "spec": {
-            "nodeName": node["metadata"]["name"],
-            "automountServiceAccountToken": False,
-            "terminationGracePeriodSeconds": 0,
-            "initContainers": [container],
-            "containers": [{"name": "passed", "image": "dcgm"}],
-        },
+    spec = {
+        "nodeName": node["metadata"]["name"],
+        "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": 0,
+        "initContainers": [{"name": "diagnose", "image": "dcgm"}],
+        "containers": [{"name": "passed", "image": "dcgm"}],
     }
+    labels = {"app.kubernetes.io/name": DIAGNOSTICS}
+    pod = api_object("v1", "Pod", "gpu-diagnostics-1", namespace=GPU_NAMESPACE, labels=labels, spec=spec)
     if kubernetes_api.read(pod) is None:
         kubernetes_api.create(pod)
     ended = {"terminated": {"exitCode": exit_code, "message": "GPU 3: ECC"}}
-    status = {
-        "name": "diagnose",
-        "image": "dcgm",
-        "imageID": "",
-        "ready": exit_code == 0,
-        "restartCount": 0,
-        "state": ended,
-    }
-    kubernetes_api.update_status(pod, {"initContainerStatuses": [status]})
+    status = {"name": "diagnose", "image": "dcgm", "imageID": "", "ready": exit_code == 0, "restartCount": 0}
+    kubernetes_api.update_status(pod, {"initContainerStatuses": [{**status, "state": ended}]})
     return pod
 
 

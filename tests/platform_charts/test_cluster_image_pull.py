@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from infra.spec.cluster_names import GPU_NAMESPACE, KUBERAY_NAMESPACE
-from infra.spec.manifest import Manifest, api_object
+from infra.spec.cluster_names import GPU_NAMESPACE
+from infra.spec.manifest import Manifest
 from infra.spec.node_labels import GPU_TAINT, GROUP_LABEL, START_UP_TAINT
 from platform_charts.objects.image_pull import IMAGE_PULL
 from tests.engines.kubernetes import Cluster
 from tests.engines.kubernetes_jobs import created
 from tests.engines.kubernetes_platform import Environment, in_dev
-from tests.platform_charts.objects.samples import named
 from tests.training.cluster.team_cluster import wait_until
 
 NEW_NODE = "new-gpu-node"
-
-
-def daemon_set(environment: Environment) -> Manifest:
-    return named(environment.manifests, "DaemonSet", IMAGE_PULL)
 
 
 def nodes_with_the_image(cluster: Cluster) -> set[str]:
@@ -42,23 +37,11 @@ def new_node(group: str) -> Manifest:
 
 
 @in_dev
-def test_every_gpu_node_gets_the_image_and_no_other_node(environment: Environment) -> None:
+def test_gpu_nodes_and_no_others_get_the_image_and_a_new_one_before_the_gate_opens(environment: Environment) -> None:
     groups = {group.name for group in environment.settings.gpu_groups}
     nodes = environment.cluster.items("v1", "Node")
     expected = {one["metadata"]["name"] for one in nodes if one["metadata"]["labels"].get(GROUP_LABEL) in groups}
     assert expected
     wait_until(lambda: nodes_with_the_image(environment.cluster) == expected)
-
-
-@in_dev
-def test_a_new_node_pulls_the_image_before_the_gate_opens(environment: Environment) -> None:
     with created(environment.cluster, [new_node(environment.settings.gpu_groups[0].name)]):
         wait_until(lambda: NEW_NODE in nodes_with_the_image(environment.cluster))
-
-
-@in_dev
-def test_its_pod_passes_the_restricted_profile(environment: Environment) -> None:
-    spec = daemon_set(environment)["spec"]["template"]["spec"]
-    pod = api_object("v1", "Pod", IMAGE_PULL, namespace=KUBERAY_NAMESPACE, spec=spec)
-    environment.cluster.create(pod, is_dry_run=True)
-    assert environment.cluster.warnings == []

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Iterator
 
 import pytest
 
-from infra.kube.definitions import apply_crds
 from infra.spec.cluster_names import JOB_COLUMNS
 from infra.spec.manifest import Manifest
-from tests.engines.kubernetes import Cluster, crds
+from tests.engines.kubernetes import Cluster
 
 KUBERAYS = ["job status", "deployment status", "ray cluster name", "start time", "end time", "age"]
 OURS = ["progress", "time left", "reason", "message"]
@@ -61,24 +59,3 @@ def test_the_table_shows_progress_time_left_and_reason(custom_resources: Cluster
     assert wide == ["message"]
     assert rows["first"] == {**rows["first"], **texts, "job status": "RUNNING", "message": "all is well"}
     assert [rows["second"][name] for name in OURS] == [None] * 4
-
-
-def test_an_upgrade_of_the_crd_keeps_the_columns(custom_resources: Cluster, namespace: str) -> None:
-    (ours,) = [one for one in crds("kuberay") if one["metadata"]["name"] == "rayjobs.ray.io"]
-    older = copy.deepcopy(ours)
-    for version in older["spec"]["versions"]:
-        version["additionalPrinterColumns"] = [
-            one for one in version["additionalPrinterColumns"] if one["name"] in KUBERAYS
-        ]
-    try:
-        apply_crds(custom_resources, [older])
-        await_columns(custom_resources, older, namespace, KUBERAYS)
-    finally:
-        apply_crds(custom_resources, [ours])
-    await_columns(custom_resources, ours, namespace, [*KUBERAYS, *OURS])
-
-
-def await_columns(cluster: Cluster, crd: Manifest, namespace: str, names: list[str]) -> None:
-    """The API server renders a changed CRD after a short delay."""
-    expected = ["Name", *names]
-    cluster.await_(crd, lambda _: [one["name"] for one in table(cluster, namespace)[0]] == expected, what="rendered")

@@ -66,18 +66,6 @@ def test_a_patch_of_a_running_job_changes_nothing_else(queued: Operated, jobs: J
     assert (shown["progress"], shown["time left"], shown["reason"]) == ("100/100 (100 %)", None, None)
 
 
-def test_a_stopped_job_keeps_its_progress(queued: Operated, jobs: Jobs) -> None:
-    made = admitted(queued, gpus("stopping", TEAM, 4))
-    queued.dashboards.say("stopping", "RUNNING")
-    queued.await_state(made, lambda state: state.stage == "running", what="running")
-    assert poll(jobs, {(TEAM, "stopping"): run(40)}) == []
-    queued.cluster.patch(queued.workload(made), {"spec": {"active": False}})
-    queued.await_state(made, lambda state: state.stage == "stopped", what="stopped")
-    assert poll(jobs, {}) == []
-    shown = row(queued, "stopping")
-    assert (shown["progress"], shown["time left"], shown["reason"]) == ("40/100 (40 %)", None, "stopped")
-
-
 def test_the_account_cannot_change_the_spec_of_a_job(queued: Operated) -> None:
     made = queued.submit(job("kept", team=TEAM, workers=1))
     custom = CustomObjectsApi(queued.plane.client(USER))

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
-from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -25,21 +22,14 @@ from infra.lifecycle.sandbox.processes import Process
 from infra.spec.cluster_names import JOB_COLUMNS, MONITORING_NAMESPACE
 from infra.spec.manifest import Manifest
 from infra.spec.release import load_release
-from observability.event_log import Event
-from observability.metrics.inventory import MetricSpec
-from observability.metrics.recorder import NullRecorder
-from platform_charts.images.job_progress import figures
+from platform_charts.images.job_progress import figures, searches
 from platform_charts.images.job_progress.__main__ import Jobs, poll
 from platform_charts.images.job_progress.prometheus import Prometheus
-from platform_charts.jobs.rayjob import KIND_LABEL
 from platform_charts.objects.job_progress import progress_objects
 from tests.engines.kubernetes import Cluster
 from tests.engines.prometheus import scraping
 from tests.platform_charts.test_cluster_job_columns import table
 from tests.training.cluster.team_cluster import wait_until
-from tests.tune.sample_search import SampleSearch, history_of
-from tune.events import TrialEnded
-from tune.metrics import SearchMetrics
 
 pytestmark = pytest.mark.monitoring
 
@@ -106,37 +96,21 @@ class Exposition:
         for gauge in self._gauges.values():
             gauge.remove(job, TEAM, job)
 
-    def search(self, job: str, started: Event) -> SearchMetrics:
-        """The driver of a search that has just started, with its own exporter."""
-        return SearchMetrics(_Gauges(self.registry, job), history_of(started))
+    def search(self, job: str, **values: float) -> None:
+        """What the driver of a search exports: of each metric a value, of the trials one for each status."""
+        labels = {"namespace": TEAM, "training_job": job}
+        for name, value in values.items():
+            more = {"metric": "validation_accuracy"} if name == searches.BEST else {}
+            gauge = Gauge(name, name, (*labels, *more), registry=self.registry)
+            gauge.labels(**labels, **more).set(value)
+        trials = Gauge(searches.TRIALS, "trials", (*labels, "status"), registry=self.registry)
+        for number, status in enumerate(("running", "done", "stopped", "failed"), start=1):
+            trials.labels(**labels, status=status).set(number)
 
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
-
-
-class _Gauges(NullRecorder):
-    """Sets gauges as Ray exports them, without NaN, with the labels that the PodMonitor adds."""
-
-    def __init__(self, registry: CollectorRegistry, job: str) -> None:
-        super().__init__()
-        self._registry, self._job = registry, job
-        self._gauges: dict[str, Gauge] = {}
-
-    def _make_series(self, spec: MetricSpec, labels: dict[str, str]) -> Callable[[float], None]:
-        added = {"namespace": TEAM, "training_job": self._job, "WorkerId": "driver"}
-        if spec.name not in self._gauges:
-            names = (*spec.labels, *added)
-            self._gauges[spec.name] = Gauge(f"ray_{spec.name}", spec.help, names, registry=self._registry)
-        return lambda value: None if isnan(value) else self._gauges[spec.name].labels(**labels, **added).set(value)
-
-
-def _search_events() -> list[Event]:
-    """Those of a search that starts now and ends in a few minutes."""
-    events = SampleSearch(trials=6, epochs=9, failing={"t002": "killed"}, name="tuning").events
-    shift = time.time() - events[0].time
-    return [replace(event, time=event.time + shift) for event in events]
 
 
 @pytest.fixture
@@ -223,47 +197,17 @@ def test_the_last_step_of_a_run_is_known_for_a_while_after_its_end(exposition: E
         assert found.progress() == "5,000/5,000 (100 %)"
 
 
-def test_a_search_shows_its_trials_beside_a_run(
-    custom_resources: Cluster,
-    control_plane: ControlPlane,
-    rights: None,
-    exposition: Exposition,
-    tmp_path: Path,
-) -> None:
-    search, run, log = rayjob("tuning"), rayjob("digits"), tmp_path / "program.log"
-    search["metadata"]["labels"] = {KIND_LABEL: "search"}
-    events = _search_events()
-
-    def shows(name: str, text: str) -> Callable[[], bool]:
-        return lambda: shown(custom_resources, name)["progress"] == text
-
-    with custom_resources.applied(search, run), scraping(exposition.url, folder=tmp_path) as prometheus:
-        for job in (search, run):
-            custom_resources.update_status(job, {"jobDeploymentStatus": "Running", "jobStatus": "RUNNING"})
-        exposition.at("digits", 1240)
-        exposition.at("tuning", 40, planned=120)  # a trial, before its driver is scraped
-        with ExitStack() as stack:
-            process = program(control_plane, tmp_path, prometheus.url)
-            stack.callback(process.stop)
-            wait_for(shows("digits", "1,240/5,000 (24 %)"), log)
-            assert shown(custom_resources, "tuning")["progress"] is None
-            driver = exposition.search("tuning", events[0])
-            wait_for(shows("tuning", "0/6 trials, 0 running"), log)
-            half = next(index for index, event in enumerate(events) if isinstance(event, TrialEnded)) + 2
-            for event in events[1:half]:
-                driver.handle(event)
-            expected = re.compile(r"1/6 trials, \d running,( 1 failed,)? validation accuracy 0\.\d{4}")
-            wait_for(lambda: bool(expected.fullmatch(str(shown(custom_resources, "tuning")["progress"]))), log)
-            wait_for(lambda: str(shown(custom_resources, "tuning")["time left"]).endswith("m"), log)
-            for event in events[half:]:
-                driver.handle(event)
-            best = history_of(*events).ranked()[0].best("validation_accuracy", "max")
-            wait_for(shows("tuning", f"6/6 trials, 0 running, 1 failed, validation accuracy {best:.4f}"), log)
-            custom_resources.update_status(search, {"jobDeploymentStatus": "Complete", "jobStatus": "SUCCEEDED"})
-            wait_for(shows("tuning", f"6/6 trials, 1 failed, validation accuracy {best:.4f}"), log)
-            row = shown(custom_resources, "tuning")
-            assert (row["time left"], row["reason"]) == (None, None)
-            assert shown(custom_resources, "digits")["progress"] == "1,240/5,000 (24 %)"
+def test_a_search_is_known_by_its_drivers_metrics_beside_a_run(exposition: Exposition, tmp_path: Path) -> None:
+    exposition.at("digits", 1240)
+    exposition.at("tuning", 40, planned=120)  # a trial
+    figures_of_driver = {searches.BEST: 0.975, searches.LEFT: 600.0, searches.PLANNED: 16, searches.NEWEST: time.time()}
+    exposition.search("tuning", **figures_of_driver)
+    with scraping(exposition.url, folder=tmp_path) as server:
+        asked = Prometheus(server.url)
+        wait_until(lambda: len(asked.runs() or {}) == 2)
+        found = asked.runs() or {}
+    assert found[TEAM, "digits"].progress() == "1,240/5,000 (24 %)"
+    assert found[TEAM, "tuning"].progress() == "9/16 trials, 1 running, 4 failed, validation accuracy 0.9750"
 
 
 def test_a_job_without_news_is_not_written(custom_resources: Cluster, jobs: Jobs) -> None:

@@ -119,25 +119,9 @@ def now() -> str:
 def kill_by_memory(queued: Operated, pod: Manifest) -> None:
     """Write the status of a pod whose container was killed for its memory, as the kubelet does."""
     (container,) = pod["spec"]["containers"]
-    ended = {
-        "exitCode": 137,
-        "reason": "OOMKilled",
-        "startedAt": pod["status"]["startTime"],
-        "finishedAt": now(),
-    }
-    status = {
-        "phase": "Running",
-        "containerStatuses": [
-            {
-                "name": container["name"],
-                "image": container["image"],
-                "imageID": "",
-                "ready": False,
-                "restartCount": 0,
-                "state": {"terminated": ended},
-            }
-        ],
-    }
+    ended = {"exitCode": 137, "reason": "OOMKilled", "startedAt": pod["status"]["startTime"], "finishedAt": now()}
+    known = {"name": container["name"], "image": container["image"], "imageID": "", "ready": False, "restartCount": 0}
+    status = {"phase": "Running", "containerStatuses": [{**known, "state": {"terminated": ended}}]}
     queued.cluster.update_status({"apiVersion": "v1", "kind": "Pod", **pod}, status)
 
 
@@ -179,47 +163,6 @@ def test_the_first_cause_is_known_after_the_job_and_its_pods_are_deleted(
     page = (tmp_path / "page.html").read_text()
     assert killed in page
     assert "OOMKilled" in page
-
-
-def test_a_job_that_fails_is_recorded_with_the_end_of_its_drivers_log(
-    queued: Operated, recorder: Recorder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    made = admitted(queued, gpus("raising", TEAM, 4, restarts=0))
-    queued.dashboards.say("raising", "RUNNING")
-    queued.await_state(made, lambda state: state.stage == "running", what="running")
-    recorder.await_record("raising", lambda record: bool(record.pods))
-    assert postmortem(queued, tmp_path, "raising") == 0
-    assert "job raising runs" in capsys.readouterr().out
-    log = "epoch 1\nerror: rank 1 failed: ValueError: label 12 of 10 classes\n  remedy: correct the dataset"
-    queued.end(made, "FAILED", f"Job entrypoint command failed with exit code 1, last available logs:\n{log}")
-    record = recorder.await_record("raising", lambda record: record.ending == "Failed")
-    stages = [one.deployment for one in record.transitions]
-    assert stages.index("Initializing") < stages.index("Running") < stages.index("Failed")
-    assert postmortem(queued, tmp_path, "raising") == 0
-    assert "rank 1 failed: ValueError: label 12 of 10 classes" in capsys.readouterr().out
-
-
-def test_a_node_that_is_lost_is_the_cause(
-    queued: Operated, recorder: Recorder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    made = admitted(queued, gpus("drained", TEAM, 4))
-    queued.dashboards.say("drained", "RUNNING")
-    queued.await_state(made, lambda state: state.stage == "running", what="running")
-    (worker,) = queued.pods(made, labels="ray.io/node-type=worker")
-    recorder.await_record("drained", lambda record: worker["metadata"]["uid"] in record.pods)
-    condition = {
-        "type": "DisruptionTarget",
-        "status": "True",
-        "reason": "DeletionByTaintManager",
-        "message": "Taint manager: deleting due to NoExecute taint",
-        "lastTransitionTime": now(),
-    }
-    queued.cluster.update_status({"apiVersion": "v1", "kind": "Pod", **worker}, {"conditions": [condition]})
-    recorder.await_record("drained", lambda record: bool(record.pods[worker["metadata"]["uid"]].disruptions))
-    queued.remove(made)
-    recorder.await_record("drained", lambda record: record.is_complete)
-    assert postmortem(queued, tmp_path, "drained") == 0
-    assert f"node {worker['spec']['nodeName']} was lost" in capsys.readouterr().out
 
 
 def test_a_wrong_name_lists_the_records_that_there_are(queued: Operated, recorder: Recorder) -> None:

@@ -7,8 +7,8 @@ group a10g, with 4 GPUs. Both nodes are taken, so everything else has to be refu
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from kubernetes.client import CustomObjectsApi
 
 from infra.kube.errors import ApiError
 from infra.lifecycle.sandbox.modules import KUEUE
+from infra.spec.cluster_names import KUEUE_API
 from infra.spec.manifest import Manifest, api_object
 from tests.engines.kubernetes import Cluster
 from tests.engines.kubernetes_jobs import job, rayjob
@@ -119,21 +120,22 @@ def _gpus_as_limits_only(manifest: Manifest) -> None:
     del _templates(manifest)["worker"]["containers"][0]["resources"]["requests"][_GPU]
 
 
-def _gpus_in_the_head(manifest: Manifest) -> None:
-    taints = _templates(manifest)["worker"]["tolerations"]
+def _on_gpu_nodes(manifest: Manifest, kind: str) -> dict[str, Any]:
+    """The pods of a kind with the tolerations of workers, which have no GPUs."""
     _without_worker_gpus(manifest)
-    head = _templates(manifest)["head"]
-    head.update(tolerations=taints)
-    head.pop("nodeSelector")
+    pod = _templates(manifest)[kind]
+    pod.update(tolerations=_templates(manifest)["worker"]["tolerations"])
+    pod.pop("nodeSelector")
+    return pod
+
+
+def _gpus_in_the_head(manifest: Manifest) -> None:
+    head = _on_gpu_nodes(manifest, "head")
     head["containers"][0]["resources"] = {"limits": {"cpu": "1", "memory": "6Gi", _GPU: "4"}}
 
 
 def _gpus_in_the_submitter(manifest: Manifest) -> None:
-    taints = _templates(manifest)["worker"]["tolerations"]
-    _without_worker_gpus(manifest)
-    submitter = _templates(manifest)["submitter"]
-    submitter.update(tolerations=taints)
-    submitter.pop("nodeSelector")
+    submitter = _on_gpu_nodes(manifest, "submitter")
     submitter["containers"][0]["resources"]["limits"][_GPU] = "4"
 
 
@@ -163,31 +165,34 @@ def _elastic_as_a_slice_of_the_job_taken(manifest: Manifest) -> None:
     _worker_group(manifest)["template"]["metadata"].setdefault("annotations", {}).update(name)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        _unchanged,
-        _no_queue,
-        _queue_of_another_team,
-        _not_suspended,
-        _several_hosts_for_a_replica,
-        _gpus_in_an_init_container,
-        _gpus_in_a_sidecar,
-        _gpus_as_limits_only,
-        _gpus_in_the_head,
-        _gpus_in_the_submitter,
-        _slices_of_gpus,
-        _prebuilt_workload,
-        _elastic,
-        _elastic_within_a_range,
-        _elastic_as_a_slice_of_the_job_taken,
-    ],
+_QUEUED: tuple[Change, ...] = (
+    _unchanged,
+    _no_queue,
+    _queue_of_another_team,
+    _not_suspended,
+    _several_hosts_for_a_replica,
+    _gpus_in_an_init_container,
+    _gpus_in_a_sidecar,
+    _gpus_as_limits_only,
+    _gpus_in_the_head,
+    _gpus_in_the_submitter,
+    _slices_of_gpus,
+    _prebuilt_workload,
+    _elastic,
+    _elastic_within_a_range,
+    _elastic_as_a_slice_of_the_job_taken,
 )
-def test_a_job_without_free_quota_gets_no_pods(change: Change, full: Operated) -> None:
-    with _submitted(full, _attempt(full, change)) as made:
+
+
+def test_no_job_without_free_quota_gets_pods(full: Operated) -> None:
+    attempts = {f"more-{number}": _attempt(full, change) for number, change in enumerate(_QUEUED)}
+    with ExitStack() as stack:
+        for name, attempt in attempts.items():
+            attempt["metadata"]["name"] = name
+            made = stack.enter_context(_submitted(full, attempt))
+            assert made["spec"]["suspend"] is True, name
         _settle(full)
-        assert full.pods(made) == []
-        assert made["spec"]["suspend"] is True
+        assert {name: full.pods(one) for name, one in attempts.items() if full.pods(one)} == {}
 
 
 def _existing_cluster(manifest: Manifest) -> None:
@@ -231,48 +236,44 @@ def _chosen_node(manifest: Manifest) -> None:
     _templates(manifest)["worker"]["nodeName"] = "a10g-0"
 
 
-@pytest.mark.parametrize(
-    ("change", "rule"),
-    [
-        (_existing_cluster, "clusterSelector"),
-        (_more_workers_than_counted, "replicas, minReplicas and maxReplicas"),
-        (_no_replicas, "replicas, minReplicas and maxReplicas"),
-        (_autoscaling, "enableInTreeAutoscaling"),
-        (_cluster_stays_after_the_job, "ttlSecondsAfterFinished"),
-        (_own_deletion, "deletionStrategy"),
-        (_worker_that_does_not_end, "terminationGracePeriodSeconds"),
-        (_submitter_that_does_not_end, "terminationGracePeriodSeconds"),
-        (_chosen_node, "nodeName"),
-    ],
-)
-def test_a_job_that_could_hold_gpus_that_kueue_does_not_count_is_refused(
-    change: Change, rule: str, full: Operated
-) -> None:
-    with pytest.raises(ApiError, match=rule), _submitted(full, _attempt(full, change)):
-        pass
+_REFUSED: Mapping[Change, str] = {
+    _existing_cluster: "clusterSelector",
+    _more_workers_than_counted: "replicas, minReplicas and maxReplicas",
+    _no_replicas: "replicas, minReplicas and maxReplicas",
+    _autoscaling: "enableInTreeAutoscaling",
+    _cluster_stays_after_the_job: "ttlSecondsAfterFinished",
+    _own_deletion: "deletionStrategy",
+    _worker_that_does_not_end: "terminationGracePeriodSeconds",
+    _submitter_that_does_not_end: "terminationGracePeriodSeconds",
+    _chosen_node: "nodeName",
+}
 
 
-def test_a_job_that_claims_an_admitted_job_as_its_owner_is_refused(full: Operated) -> None:
+def test_a_job_that_could_hold_gpus_that_kueue_does_not_count_is_refused(full: Operated) -> None:
+    for change, rule in _REFUSED.items():
+        with pytest.raises(ApiError, match=rule), _submitted(full, _attempt(full, change)):
+            pytest.fail(f"it is accepted in spite of {rule}")
+
+
+def test_neither_a_new_nor_a_queued_job_claims_an_admitted_job_as_its_owner(full: Operated) -> None:
     """Kueue does not suspend the jobs of a job that it has admitted, and members may write owner references."""
     owner = _taken(full)
     reference = {"apiVersion": "ray.io/v1", "kind": "RayJob", "controller": True}
-    reference |= {key: owner["metadata"][key] for key in ("name", "uid")}
+    claim = {"ownerReferences": [reference | {key: owner["metadata"][key] for key in ("name", "uid")}]}
     attempt = _attempt(full, _unchanged)
-    attempt["metadata"]["ownerReferences"] = [reference]
+    with _submitted(full, attempt) as made, pytest.raises(ApiError, match="ownerReferences"):
+        _member(full).patch(made, {"metadata": claim})
+    attempt["metadata"].update(claim)
     with pytest.raises(ApiError, match="ownerReferences"), _submitted(full, attempt):
-        pass
+        pytest.fail("it is accepted")
 
 
 def _set_replicas(manifest: Manifest) -> None:
     _worker_group(manifest).update(replicas=2, minReplicas=2, maxReplicas=2)
 
 
-def _set_gpus(manifest: Manifest) -> None:
-    _gpus_in_the_submitter(manifest)
-
-
 def test_the_spec_of_an_admitted_job_cannot_be_changed(full: Operated) -> None:
-    for change in (_set_replicas, _set_gpus, _not_queued):
+    for change in (_set_replicas, _gpus_in_the_submitter, _not_queued):
         found = _taken(full)
         before = copy.deepcopy(found["spec"])
         change(found)
@@ -291,14 +292,6 @@ def test_a_queued_job_cannot_be_started_by_hand(full: Operated) -> None:
             _member(full).patch(made, {"spec": {"suspend": False}})
         _settle(full)
         assert full.pods(made) == []
-
-
-def test_a_queued_job_cannot_claim_an_owner(full: Operated) -> None:
-    owner = _taken(full)
-    reference = {"apiVersion": "ray.io/v1", "kind": "RayJob", "controller": True}
-    reference |= {key: owner["metadata"][key] for key in ("name", "uid")}
-    with _submitted(full, _attempt(full, _unchanged)) as made, pytest.raises(ApiError, match="ownerReferences"):
-        _member(full).patch(made, {"metadata": {"ownerReferences": [reference]}})
 
 
 def test_the_status_of_a_job_cannot_be_written(full: Operated) -> None:
@@ -334,26 +327,19 @@ def test_a_member_changes_nothing_of_a_workload_but_whether_it_is_active(full: O
             assert _member(full).patch(workload, {"spec": {"active": active}})["spec"]["active"] is active
 
 
-@pytest.mark.parametrize(
-    ("api_version", "kind"),
-    [
-        ("ray.io/v1", "RayCluster"),
-        ("ray.io/v1", "RayService"),
-        ("batch/v1", "Job"),
-        ("apps/v1", "Deployment"),
-        ("apps/v1", "StatefulSet"),
-        ("v1", "Pod"),
-        ("v1", "ReplicationController"),
-        ("v1", "PersistentVolumeClaim"),
-        ("v1", "ServiceAccount"),
-        ("kueue.x-k8s.io/v1beta2", "Workload"),
-        ("kueue.x-k8s.io/v1beta2", "LocalQueue"),
-    ],
-)
-def test_a_member_creates_no_other_object_that_makes_pods_or_quota(api_version: str, kind: str, full: Operated) -> None:
-    with pytest.raises(ApiError, match="forbidden") as refusal:
-        _member(full).create(api_object(api_version, kind, "more", namespace=_TEAM), is_dry_run=True)
-    assert refusal.value.code == 403
+def test_a_member_creates_no_other_object_that_makes_pods_or_quota(full: Operated) -> None:
+    others = {
+        "v1": ("Pod", "ReplicationController", "PersistentVolumeClaim", "ServiceAccount"),
+        "apps/v1": ("Deployment", "StatefulSet"),
+        "batch/v1": ("Job",),
+        "ray.io/v1": ("RayCluster", "RayService"),
+        KUEUE_API: ("Workload", "LocalQueue"),
+    }
+    for version, kinds in others.items():
+        for kind in kinds:
+            with pytest.raises(ApiError, match="forbidden") as refusal:
+                _member(full).create(api_object(version, kind, "more", namespace=_TEAM), is_dry_run=True)
+            assert refusal.value.code == 403, kind
 
 
 def test_a_member_cannot_enlarge_the_cluster_of_an_admitted_job(full: Operated) -> None:
@@ -421,16 +407,17 @@ def _settle(full: Operated) -> None:
         full.await_state(made, lambda state: state.stage == "queued" and "quota" in state.reason, what="queued")
 
 
-@pytest.mark.parametrize("kind", ["containers", "initContainers"])
-def test_the_pods_of_a_schedule_have_no_gpus(full: Operated, kind: str) -> None:
+def test_the_pods_of_a_schedule_have_no_gpus(full: Operated) -> None:
     """Kueue would count them, but a member makes no pods except those that submit jobs."""
-    container = {"name": "first", "image": "x", "resources": {"limits": {_GPU: "1"}}}
-    pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]}
-    pod[kind] = [container]
-    with pytest.raises(ApiError, match="a schedule submits jobs, and they ask for GPUs"):
-        _member(full).create(_cron_job(pod))
-    with pytest.raises(ApiError, match="nodeName is not allowed"):
-        _member(full).create(_cron_job({"restartPolicy": "Never", "nodeName": "a10g-0", "containers": [_PLAIN]}))
+    with_gpu = {**_PLAIN, "name": "first", "resources": {"limits": {_GPU: "1"}}}
+    pod = {"restartPolicy": "Never", "containers": [_PLAIN]}
+    for changes, rule in (
+        ({"containers": [with_gpu]}, "a schedule submits jobs, and they ask for GPUs"),
+        ({"initContainers": [with_gpu]}, "a schedule submits jobs, and they ask for GPUs"),
+        ({"nodeName": "a10g-0"}, "nodeName is not allowed"),
+    ):
+        with pytest.raises(ApiError, match=rule):
+            _member(full).create(_cron_job({**pod, **changes}))
 
 
 _PLAIN = {"name": "main", "image": "x"}

@@ -11,7 +11,7 @@ from infra.spec.cluster_names import KUEUE_API
 from infra.spec.manifest import Manifest
 from platform_charts.jobs.code import PackedCode
 from platform_charts.jobs.scheduling import JOB_LABEL
-from tests.engines.kubernetes_jobs import job, raycluster
+from tests.engines.kubernetes_jobs import job
 from tests.engines.kubernetes_operators import Operated
 from tests.kuberay.expand import expand
 
@@ -29,15 +29,6 @@ _LEFT_OUT = (
     "kueue.x-k8s.io/",
 )
 """Labels and annotations from the node, the owner's hash or id, or Kueue."""
-_RAY_PODS = "ray.io/is-ray-node=yes"
-
-
-def test_the_operator_creates_the_expected_pods_of_a_cluster(operated: Operated) -> None:
-    environment = operated.environment
-    manifest = raycluster(environment, "compared")
-    with operated.cluster.applied(manifest):
-        made = _await_pods(operated, len(expand(manifest)), labels=_RAY_PODS)
-        _compare(operated, made, expand(manifest))
 
 
 def test_the_operator_creates_the_expected_pods_of_a_job(operated: Operated) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from infra.lifecycle.sandbox.recorded import recorded
 from infra.spec.catalog import load_catalog
-from infra.spec.cluster_names import DATASETS_CLAIM, RUNS_CLAIM
+from infra.spec.cluster_names import RUNS_CLAIM
 from infra.spec.manifest import Manifest
 from infra.spec.release import load_release
 from platform_charts.jobs.request import JobRequest, Target
@@ -73,16 +73,15 @@ def test_no_pod_relies_on_a_sub_path_to_keep_teams_apart() -> None:
     assert [mount for mount in mounts if "subPath" in mount or "subPathExpr" in mount] == []
 
 
-@pytest.mark.parametrize("claim", [DATASETS_CLAIM, RUNS_CLAIM])
-def test_a_claim_of_another_namespace_cannot_take_a_teams_volume(claim: str, kubernetes_api: Cluster) -> None:
+def test_a_claim_of_another_namespace_cannot_take_a_teams_volume(kubernetes_api: Cluster) -> None:
     """Even while the team has not bound it: the copy here is of a volume whose claim is nowhere."""
-    (volume,) = [one for one in storage_of("dev") if one["metadata"]["name"] == f"{claim}-research"]
+    (volume,) = [one for one in storage_of("dev") if one["metadata"]["name"] == f"{RUNS_CLAIM}-research"]
     volume = copy.deepcopy(volume)
     volume["metadata"]["name"] += "-unbound"
     with kubernetes_api.applied(volume), kubernetes_api.namespace("intruder") as intruder:
         spec = {"resources": {"requests": {"storage": "1Gi"}}, "volumeName": volume["metadata"]["name"]}
         spec |= {key: volume["spec"][key] for key in ("accessModes", "storageClassName")}
-        metadata = {"name": claim, "namespace": intruder}
+        metadata = {"name": RUNS_CLAIM, "namespace": intruder}
         theirs = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
         with kubernetes_api.applied(theirs):
             assert "already bound to a different claim" in warning_about(theirs, kubernetes_api)
