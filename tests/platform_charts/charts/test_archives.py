@@ -6,6 +6,7 @@ import hashlib
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,21 +45,16 @@ def source(site: Site) -> Registries:
     return Registries(plain_hosts=[site.host], timeout_s=60)
 
 
-@pytest.mark.parametrize("scheme", ["http", "oci"])
-def test_the_pinned_archive_is_stored_by_name_and_version(site: Site, scheme: str, tmp_path: Path) -> None:
-    chart = chart_of(f"{scheme}://{site.host}/charts")
-    path = fetch_archive(NAME, chart, source=source(site), kind=PROD, folder=tmp_path)
-    assert path == tmp_path / "operator-1.7.0.tgz" == archive_path(NAME, chart, folder=tmp_path)
-    assert path.read_bytes() == CONTENT
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_an_existing_archive_is_not_downloaded_again(site: Site, tmp_path: Path) -> None:
-    chart = chart_of(f"http://{site.host}/charts")
-    fetch_archive(NAME, chart, source=source(site), kind=PROD, folder=tmp_path)
-    asked = len(site.requests)
-    fetch_archive(NAME, chart, source=source(site), kind=PROD, folder=tmp_path)
-    assert len(site.requests) == asked
+def test_the_pinned_archive_is_stored_by_name_and_version_and_not_downloaded_again(site: Site, tmp_path: Path) -> None:
+    for scheme in ("http", "oci"):
+        chart, folder = chart_of(f"{scheme}://{site.host}/charts"), tmp_path / scheme
+        path = fetch_archive(NAME, chart, source=source(site), kind=PROD, folder=folder)
+        assert path == folder / "operator-1.7.0.tgz" == archive_path(NAME, chart, folder=folder)
+        assert path.read_bytes() == CONTENT
+        assert list(folder.iterdir()) == [path]
+        asked = len(site.requests)
+        fetch_archive(NAME, chart, source=source(site), kind=PROD, folder=folder)
+        assert len(site.requests) == asked
 
 
 def test_a_modified_archive_is_downloaded_again(site: Site, tmp_path: Path) -> None:
@@ -67,31 +63,21 @@ def test_a_modified_archive_is_downloaded_again(site: Site, tmp_path: Path) -> N
     assert fetch_archive(NAME, chart, source=source(site), kind=PROD, folder=tmp_path).read_bytes() == CONTENT
 
 
-@pytest.mark.parametrize("kind", [DEV, PROD])
-def test_an_archive_with_another_hash_is_rejected(site: Site, kind: EnvironmentKind, tmp_path: Path) -> None:
-    with pytest.raises(RefusedError) as caught:
-        fetch_archive(
-            NAME, chart_of(f"http://{site.host}/charts", "0" * 64), source=source(site), kind=kind, folder=tmp_path
-        )
-    message = str(caught.value)
-    assert f"chart operator 1.7.0 has sha256 {SHA256}, the release pins {'0' * 64}" in message
-    assert list(tmp_path.iterdir()) == []
+def test_an_archive_with_another_hash_is_rejected(site: Site, tmp_path: Path) -> None:
+    wrong = chart_of(f"http://{site.host}/charts", "0" * 64)
+    for kind in (DEV, PROD):
+        with pytest.raises(RefusedError) as caught:
+            fetch_archive(NAME, wrong, source=source(site), kind=kind, folder=tmp_path)
+        assert f"chart operator 1.7.0 has sha256 {SHA256}, the release pins {'0' * 64}" in str(caught.value)
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_a_mirror_replaces_the_repository_and_must_have_the_same_archive(site: Site, tmp_path: Path) -> None:
-    away = chart_of("https://charts.invalid")
-    mirror = f"oci://{site.host}/charts"
-    path = fetch_archive(NAME, away, source=source(site), kind=PROD, mirror=mirror, folder=tmp_path)
+    options: dict[str, Any] = {"source": source(site), "kind": PROD, "mirror": f"oci://{site.host}/charts"}
+    path = fetch_archive(NAME, chart_of("https://charts.invalid"), folder=tmp_path, **options)
     assert path.read_bytes() == CONTENT
     with pytest.raises(RefusedError, match="the release pins 1111"):
-        fetch_archive(
-            NAME,
-            chart_of("https://charts.invalid", "1" * 64),
-            source=source(site),
-            kind=PROD,
-            mirror=mirror,
-            folder=tmp_path,
-        )
+        fetch_archive(NAME, chart_of("https://charts.invalid", "1" * 64), folder=tmp_path, **options)
 
 
 def test_an_unresolved_hash_is_a_warning_and_in_prod_an_error(

@@ -66,32 +66,26 @@ def values(settings: StackSettings) -> Manifest:
     return installs_of(settings)["fluent-bit"].values
 
 
-def test_it_reads_logs_and_writes_to_its_own_folder_only() -> None:
-    mounts = {one["mountPath"]: one.get("readOnly", False) for one in values(with_logs())["daemonSetVolumeMounts"]}
+def test_it_runs_on_every_node_reads_logs_and_writes_to_its_own_folder_only() -> None:
+    found = values(with_logs())
+    mounts = {one["mountPath"]: one.get("readOnly", False) for one in found["daemonSetVolumeMounts"]}
     assert mounts == {"/var/log": True, "/var/lib/fluent-bit": False}
-    security = values(with_logs())["securityContext"]
+    security = found["securityContext"]
     assert security["capabilities"] == {"drop": ["ALL"]}
     assert security["readOnlyRootFilesystem"]
     assert not security["allowPrivilegeEscalation"]
+    assert found["tolerations"] == [{"operator": "Exists"}]
 
 
-def test_it_runs_on_every_node_whatever_its_taints() -> None:
-    assert values(with_logs())["tolerations"] == [{"operator": "Exists"}]
-
-
-def test_what_waits_on_a_nodes_disk_is_limited() -> None:
-    for settings in (with_logs(), with_logs(destination="loki", loki_url="http://loki:3100")):
-        assert "storage.total_limit_size 1G" in values(settings)["config"]["outputs"]
-
-
-def test_without_a_destination_nothing_is_installed() -> None:
+def test_the_output_is_that_of_the_settings_and_limited_on_the_disk() -> None:
     assert "fluent-bit" not in installs_of(with_logs(destination="none"))
-
-
-@pytest.mark.parametrize(("url", "port", "tls"), [("https://l.io", 443, "On"), ("http://l:3100", 3100, "Off")])
-def test_loki_is_reached_as_its_url_says(url: str, port: int, tls: str) -> None:
-    output = values(with_logs(destination="loki", loki_url=url))["config"]["outputs"].split("\n    ")
-    assert {f"Port {port}", f"Tls {tls}"} <= set(output)
+    assert "storage.total_limit_size 1G" in values(with_logs())["config"]["outputs"]
+    for url, lines in (
+        ("https://l.io", {"Port 443", "Tls On"}),
+        ("http://l:3100", {"Port 3100", "Tls Off"}),
+    ):
+        output = values(with_logs(destination="loki", loki_url=url))["config"]["outputs"].split("\n    ")
+        assert {*lines, "storage.total_limit_size 1G"} <= {line.strip() for line in output}, url
 
 
 def pod(name: str, **labels: str) -> Manifest:

@@ -29,29 +29,24 @@ def columns(found: Manifest) -> list[list[str]]:
     return [[one["name"] for one in version["additionalPrinterColumns"]] for version in found["spec"]["versions"]]
 
 
-def test_every_version_of_rayjob_gets_the_columns_after_kuberays_own(tmp_path: Path) -> None:
-    (tmp_path / "rayjobs.yaml").write_text(yaml.safe_dump(upstream()), encoding="utf-8")
-    (found,) = CrdFolder(tmp_path).crds("ray.io")
-    assert columns(found) == [["age", "progress", "time left", "reason", "message"]] * 2
+def test_every_version_of_rayjob_gets_the_columns_after_its_own_in_a_folder_and_in_the_pinned_chart(
+    tmp_path: Path,
+) -> None:
+    release, name, text = load_release(), "kuberay-operator", yaml.safe_dump(upstream())
+    (tmp_path / "rayjobs.yaml").write_text(text, encoding="utf-8")
+    packed = archive({f"{name}/crds/rayjobs.yaml": text})
+    archive_path(name, release.charts[name], folder=tmp_path).write_bytes(packed)
+    for source in (CrdFolder(tmp_path), PinnedCharts(release, folder=tmp_path)):
+        (found,) = source.crds("ray.io")
+        assert columns(found) == [["age", "progress", "time left", "reason", "message"]] * 2
 
 
-def test_the_crd_in_the_pinned_chart_gets_them_too(tmp_path: Path) -> None:
-    release, name = load_release(), "kuberay-operator"
-    file = archive({f"{name}/crds/rayjobs.yaml": yaml.safe_dump(upstream())})
-    archive_path(name, release.charts[name], folder=tmp_path).write_bytes(file)
-    (found,) = PinnedCharts(release, folder=tmp_path).crds("ray.io")
-    assert columns(found) == [["age", "progress", "time left", "reason", "message"]] * 2
-
-
-def test_a_version_without_columns_of_its_own_keeps_its_age(tmp_path: Path) -> None:
+def test_a_version_without_columns_of_its_own_keeps_its_age_and_other_crds_are_left_as_they_are(tmp_path: Path) -> None:
     bare = upstream()
     for version in bare["spec"]["versions"]:
         del version["additionalPrinterColumns"]
-    (tmp_path / "rayjobs.yaml").write_text(yaml.safe_dump(bare), encoding="utf-8")
-    (found,) = CrdFolder(tmp_path).crds("ray.io")
+    both = yaml.safe_dump_all([upstream("rayclusters"), bare])
+    (tmp_path / "both.yaml").write_text(both, encoding="utf-8")
+    other, found = CrdFolder(tmp_path).crds("ray.io")
     assert columns(found) == [["Age", "progress", "time left", "reason", "message"]] * 2
-
-
-def test_other_crds_are_left_as_they_are(tmp_path: Path) -> None:
-    (tmp_path / "rayclusters.yaml").write_text(yaml.safe_dump(upstream("rayclusters")), encoding="utf-8")
-    assert CrdFolder(tmp_path).crds("ray.io") == (upstream("rayclusters"),)
+    assert other == upstream("rayclusters")

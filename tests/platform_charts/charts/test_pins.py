@@ -6,7 +6,6 @@ import tarfile
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
 import yaml
 
 from infra.spec.release import load_release
@@ -15,33 +14,30 @@ from tests.engines.helm import find_helm, find_pinned_archive, template
 from tests.infra.aws.graphs import settings_of
 from tests.platform_charts.charts.releases import installs_of
 
-every_chart = pytest.mark.parametrize("name", list(load_release().charts))
 ENVIRONMENT = "prod"
 """An environment that installs every chart."""
 
 
-@every_chart
-def test_the_archive_has_the_pinned_versions(name: str) -> None:
+def test_every_archive_has_the_pinned_versions() -> None:
     release = load_release()
-    chart = release.charts[name]
-    with tarfile.open(find_pinned_archive(name)) as packed:
-        file = packed.extractfile(f"{name}/Chart.yaml")
-        assert file is not None
-        head = yaml.safe_load(file.read())
-    assert (head["name"], head["version"]) == (name, chart.version)
-    # A chart without an image of its own version needs no app_version: its images are pinned by themselves.
-    if chart.app_version is not None or any(image.chart == name for image in release.images.values()):
-        wanted = str(chart.app_version or chart.version).removeprefix("v")
-        assert str(head.get("appVersion", head["version"])).removeprefix("v") == wanted
+    for name, chart in release.charts.items():
+        with tarfile.open(find_pinned_archive(name)) as packed:
+            file = packed.extractfile(f"{name}/Chart.yaml")
+            assert file is not None
+            head = yaml.safe_load(file.read())
+        assert (head["name"], head["version"]) == (name, chart.version)
+        # A chart without an image of its own version needs no app_version: its images are pinned by themselves.
+        if chart.app_version is not None or any(image.chart == name for image in release.images.values()):
+            wanted = str(chart.app_version or chart.version).removeprefix("v")
+            assert str(head.get("appVersion", head["version"])).removeprefix("v") == wanted, name
 
 
-@every_chart
-def test_the_release_pins_the_images_that_the_chart_installs_by_default(name: str) -> None:
-    install = installs_of(settings_of(ENVIRONMENT))[name]
-    archive, values = find_pinned_archive(name), without_images(install.values)
-    manifests = template(find_helm(), archive, values, name=name, namespace=install.namespace)
+def test_the_release_pins_the_images_that_the_charts_install_by_default() -> None:
     pinned = {f"{image.repository}:{image.tag}" for image in load_release().images.values()}
-    assert [image for image in images_of(manifests) if image not in pinned] == []
+    for name, install in installs_of(settings_of(ENVIRONMENT)).items():
+        archive, values = find_pinned_archive(name), without_images(install.values)
+        manifests = template(find_helm(), archive, values, name=name, namespace=install.namespace)
+        assert [image for image in images_of(manifests) if image not in pinned] == [], name
 
 
 def without_images(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,14 +8,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
 import yaml
 from kubernetes.utils.quantity import parse_quantity
 
 from infra.spec.cluster_names import GPU_NAMESPACE
 from infra.spec.manifest import Manifest
 from infra.spec.release import load_release
-from platform_charts.charts.installs import installed_charts
 from tests.engines.helm import find_pinned_archive
 from tests.infra.aws.graphs import ENVIRONMENTS, settings_of
 from tests.platform_charts.charts.releases import installs_of
@@ -33,9 +31,6 @@ _GLOBAL_INTERVAL = "30s"
 
 _RELOADER = re.compile(r"--config-reloader-(?P<resource>cpu|memory)-(?P<bound>request|limit)=(?P<amount>.+)")
 """An argument of the Prometheus Operator; 0 means none."""
-
-every_chart = pytest.mark.parametrize("name", DEFAULTS)
-every_environment = pytest.mark.parametrize("environment", ENVIRONMENTS)
 
 
 class Container(NamedTuple):
@@ -93,31 +88,16 @@ def is_scraped_in_time(monitor: Mapping[str, str]) -> bool:
     return not timeout or seconds(timeout) <= seconds(interval or _GLOBAL_INTERVAL)
 
 
-@every_chart
-def test_the_defaults_of_the_pinned_version_are_recorded(name: str) -> None:
-    assert set(DEFAULTS) == set(load_release().charts)
-    assert DEFAULTS[name]["version"] == load_release().charts[name].version
-
-
-@every_environment
-def test_every_container_in_the_values_has_requests_and_limits_that_fit(environment: str) -> None:
-    broken = []
-    for name, install in installs_of(settings_of(environment)).items():
-        for path, values in maps(merged(DEFAULTS[name]["values"], install.values)):
-            if path.endswith("resources") and "storage" not in values.get("requests", {}):
-                broken += broken_rules(Container(f"{name}: {path}", values))
-    assert broken == []
-
-
-@every_environment
-def test_no_scrape_in_the_values_lasts_longer_than_its_interval(environment: str) -> None:
-    late = [
-        f"{name}: {path}"
-        for name, install in installs_of(settings_of(environment)).items()
-        for path, values in maps(merged(DEFAULTS[name]["values"], install.values))
-        if "scrapeTimeout" in values and not is_scraped_in_time(values)
-    ]
-    assert late == []
+def test_containers_and_scrapes_in_the_values_have_requests_limits_and_intervals_that_fit() -> None:
+    assert {name: one["version"] for name, one in DEFAULTS.items()} == {
+        name: chart.version for name, chart in load_release().charts.items()
+    }
+    for environment in ENVIRONMENTS:
+        for name, install in installs_of(settings_of(environment)).items():
+            for path, values in maps(merged(DEFAULTS[name]["values"], install.values)):
+                if path.endswith("resources") and "storage" not in values.get("requests", {}):
+                    assert broken_rules(Container(f"{environment}: {name}: {path}", values)) == []
+                assert "scrapeTimeout" not in values or is_scraped_in_time(values), path
 
 
 def default_values(name: str) -> dict[str, Any]:
@@ -142,9 +122,9 @@ def picked(values: Mapping[str, Any], recorded: Mapping[str, Any]) -> dict[str, 
     }
 
 
-@every_chart
-def test_the_recorded_defaults_are_the_archives(name: str) -> None:
-    assert picked(default_values(name), DEFAULTS[name]["values"]) == DEFAULTS[name]["values"]
+def test_the_recorded_defaults_are_those_of_the_archives() -> None:
+    for name, recorded in DEFAULTS.items():
+        assert picked(default_values(name), recorded["values"]) == recorded["values"], name
 
 
 def containers(manifests: tuple[Manifest, ...]) -> Iterator[tuple[str | None, Container]]:
@@ -179,25 +159,15 @@ def admitted(container: Container, limit_range: Manifest) -> Container:
     return Container(container.name, {"requests": requests, "limits": limits})
 
 
-@pytest.mark.parametrize(
-    ("environment", "name"), [(one, name) for one in ENVIRONMENTS for name in installed_charts(settings_of(one))]
-)
-def test_every_rendered_container_has_requests_and_limits_that_fit(environment: str, name: str) -> None:
-    installs = installs_of(settings_of(environment))
-    defaults = named(all_of(environment), "LimitRange", "containers", namespace=GPU_NAMESPACE)
-    found = list(containers(rendered(name, environment)))
-    assert found != []
-    assert [
-        rule
-        for namespace, container in found
-        for rule in broken_rules(
-            admitted(container, defaults) if (namespace or installs[name].namespace) == GPU_NAMESPACE else container
-        )
-    ] == []
-
-
-@every_chart
-def test_no_rendered_monitor_scrapes_longer_than_its_interval(name: str) -> None:
-    monitors = [one for one in rendered(name, "prod") if one["kind"] == "ServiceMonitor"]
-    endpoints = [(one["metadata"]["name"], endpoint) for one in monitors for endpoint in one["spec"]["endpoints"]]
-    assert [name for name, endpoint in endpoints if not is_scraped_in_time(endpoint)] == []
+def test_every_rendered_container_and_monitor_has_requests_limits_and_intervals_that_fit() -> None:
+    for environment in ENVIRONMENTS:
+        defaults = named(all_of(environment), "LimitRange", "containers", namespace=GPU_NAMESPACE)
+        for name, install in installs_of(settings_of(environment)).items():
+            found = list(containers(rendered(name, environment)))
+            assert found != []
+            for namespace, container in found:
+                is_completed = (namespace or install.namespace) == GPU_NAMESPACE
+                assert broken_rules(admitted(container, defaults) if is_completed else container) == []
+            monitors = [one for one in rendered(name, environment) if one["kind"] == "ServiceMonitor"]
+            endpoints = [endpoint for one in monitors for endpoint in one["spec"]["endpoints"]]
+            assert all(map(is_scraped_in_time, endpoints)), name

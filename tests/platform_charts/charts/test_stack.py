@@ -14,10 +14,8 @@ import yaml
 from infra.aws.program import make_platform
 from infra.preview.recording import UNKNOWN, Recording, Resource, record_program
 from infra.spec.errors import RefusedError
-from infra.spec.manifest import Manifest
 from infra.spec.release import load_release
 from platform_charts.charts.crds import CRD_GROUPS, CrdFolder, CrdSource
-from platform_charts.charts.installs import ChartInstall
 from platform_charts.install.objects import logical_name, type_token
 from platform_charts.install.platform import install
 from platform_charts.objects.queueing import AGGREGATED_ROLES
@@ -116,20 +114,15 @@ def on_the_cluster(environment: str) -> tuple[Resource, ...]:
     return tuple(one for one in graph(environment).resources if one.type.startswith("kubernetes:"))
 
 
-@every_environment
-def test_all_kubernetes_resources_use_one_provider(environment: str) -> None:
-    provider = graph(environment).find("pulumi:providers:kubernetes", "kubernetes")
-    assert {one.provider for one in on_the_cluster(environment)} == {provider.urn}
-
-
-@every_environment
-def test_only_test_clusters_drop_unreachable_resources(environment: str) -> None:
-    provider = graph(environment).find("pulumi:providers:kubernetes", "kubernetes").properties
-    assert {provider[name] for name in ("enableServerSideApply", "enablePatchForce", "upsertExistingObjects")} == {
-        "true"
-    }
-    # Where it is not set, a variable sets it, which a value here would override.
-    assert provider.get("deleteUnreachable") == ("true" if environment == "test" else None)
+def test_all_kubernetes_resources_use_one_provider_and_only_test_clusters_drop_unreachable_ones() -> None:
+    for environment in ENVIRONMENTS:
+        provider = graph(environment).find("pulumi:providers:kubernetes", "kubernetes")
+        assert {one.provider for one in on_the_cluster(environment)} == {provider.urn}
+        given = provider.properties
+        options = ("enableServerSideApply", "enablePatchForce", "upsertExistingObjects")
+        assert {given[name] for name in options} == {"true"}
+        # Where it is not set, a variable sets it, which a value here would override.
+        assert given.get("deleteUnreachable") == ("true" if environment == "test" else None)
 
 
 def test_the_kubeconfig_contains_no_credentials() -> None:
@@ -192,13 +185,13 @@ def test_the_teams_namespaces_are_deleted_while_queues_and_operators_live(enviro
     assert {one.deleted_with == namespaces[one.properties["metadata"]["namespace"]].urn for one in contents} == {True}
 
 
-@every_environment
-def test_kueues_aggregated_roles_are_deleted_before_its_chart(environment: str) -> None:
-    recording = graph(environment)
-    roles = [one for one in on_the_cluster(environment) if "aggregationRule" in one.properties]
-    assert {one.properties["metadata"]["name"] for one in roles} == set(AGGREGATED_ROLES)
-    for role in roles:
-        assert missing(recording, role, [recording.find(RELEASE, "kueue")]) == []
+def test_kueues_aggregated_roles_are_deleted_before_its_chart() -> None:
+    for environment in ENVIRONMENTS:
+        recording = graph(environment)
+        roles = [one for one in on_the_cluster(environment) if "aggregationRule" in one.properties]
+        assert {one.properties["metadata"]["name"] for one in roles} == set(AGGREGATED_ROLES)
+        for role in roles:
+            assert missing(recording, role, [recording.find(RELEASE, "kueue")]) == []
 
 
 def test_the_mlflow_server_depends_on_its_bootstrap_job(whole: Recording) -> None:
@@ -207,24 +200,20 @@ def test_the_mlflow_server_depends_on_its_bootstrap_job(whole: Recording) -> Non
     assert missing(whole, server, [job]) == []
 
 
-@every_environment
-def test_charts_are_installed_atomically_from_the_verified_archive(environment: str) -> None:
-    installs = installs_of(settings_of(environment))
-    assert {one.name for one in graph(environment).of_type(RELEASE)} == set(installs)
-    for one in graph(environment).of_type(RELEASE):
-        version = load_release().charts[one.name].version
-        found = one.properties
-        assert found["chart"] == f"../.local/cache/charts/{one.name}-{version}.tgz"
-        assert "repositoryOpts" not in found
-        assert (found["version"], found["namespace"]) == (version, installs[one.name].namespace)
-        assert (found["atomic"], found["cleanupOnFail"], found["createNamespace"]) == (True, True, False)
-        assert found["timeout"] >= 600
-        assert found["skipCrds"] is (one.name in CRD_GROUPS)
-
-
-@every_environment
-def test_no_placeholder_is_left(environment: str) -> None:
-    assert [one.urn for one in on_the_cluster(environment) if "<<" in json.dumps(one.properties)] == []
+def test_charts_are_installed_atomically_from_the_verified_archive_and_no_placeholder_is_left() -> None:
+    for environment in ENVIRONMENTS:
+        installs = installs_of(settings_of(environment))
+        assert {one.name for one in graph(environment).of_type(RELEASE)} == set(installs)
+        for one in graph(environment).of_type(RELEASE):
+            version = load_release().charts[one.name].version
+            found = one.properties
+            assert found["chart"] == f"../.local/cache/charts/{one.name}-{version}.tgz"
+            assert "repositoryOpts" not in found
+            assert (found["version"], found["namespace"]) == (version, installs[one.name].namespace)
+            assert (found["atomic"], found["cleanupOnFail"], found["createNamespace"]) == (True, True, False)
+            assert found["timeout"] >= 600
+            assert found["skipCrds"] is installs[one.name].skip_crds is (one.name in CRD_GROUPS)
+        assert [one.urn for one in on_the_cluster(environment) if "<<" in json.dumps(one.properties)] == []
 
 
 def test_deferred_outputs_are_unknown_in_a_preview_and_resolved_afterwards() -> None:
@@ -235,32 +224,18 @@ def test_deferred_outputs_are_unknown_in_a_preview_and_resolved_afterwards() -> 
     assert "::fsap-" in handle
 
 
-def test_prod_pulls_images_through_the_ecr_cache() -> None:
-    values = graph("prod").find(RELEASE, "kuberay-operator").properties["values"]
-    assert values["image"]["repository"].startswith(
-        "777788889999.dkr.ecr.us-east-1.amazonaws.com/rtp-prod/quay/kuberay"
-    )
-
-
-@pytest.mark.parametrize(
-    ("manifest", "resource"),
-    [
-        ({"apiVersion": "v1", "kind": "ConfigMap"}, kubernetes.core.v1.ConfigMap),
-        ({"apiVersion": "apps/v1", "kind": "Deployment"}, kubernetes.apps.v1.Deployment),
-        ({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role"}, kubernetes.rbac.v1.Role),
-        ({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy"}, kubernetes.networking.v1.NetworkPolicy),
-    ],
-)
-def test_an_object_has_the_type_token_of_the_providers_class(manifest: Manifest, resource: type) -> None:
-    assert type_token(manifest) == resource.pulumi_type  # type: ignore[attr-defined]  # set by the SDK's decorator
+def test_an_object_has_the_type_token_of_the_providers_class() -> None:
+    for version, kind, resource in (
+        ("v1", "ConfigMap", kubernetes.core.v1.ConfigMap),
+        ("apps/v1", "Deployment", kubernetes.apps.v1.Deployment),
+        ("rbac.authorization.k8s.io/v1", "Role", kubernetes.rbac.v1.Role),
+        ("networking.k8s.io/v1", "NetworkPolicy", kubernetes.networking.v1.NetworkPolicy),
+    ):
+        token = resource.pulumi_type  # type: ignore[attr-defined]  # set by the SDK's decorator
+        assert type_token({"apiVersion": version, "kind": kind}) == token
 
 
 def test_logical_names_consist_of_kind_namespace_and_name() -> None:
     of_namespace = {"kind": "ConfigMap", "metadata": {"namespace": "Team", "name": "a"}}
     assert logical_name(of_namespace) == "configmap-team-a"
     assert logical_name({"kind": "Namespace", "metadata": {"name": "a"}}) == "namespace-a"
-
-
-def test_helm_skips_crds_that_the_stack_applies() -> None:
-    assert ChartInstall(name="kuberay-operator", namespace="a", values={}).skip_crds
-    assert not ChartInstall(name="kueue", namespace="a", values={}).skip_crds
