@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
 import yaml
 
 from infra.spec.manifest import Manifest
@@ -13,7 +10,7 @@ from infra.spec.release import load_release
 from infra.spec.settings import from_mapping
 from platform_charts.charts.alertmanager import Alerting, alertmanager_config
 from platform_charts.objects.alert_rules import BUDGET_GROUPS, GPU_GROUPS, LOG_GROUPS, RULES, alert_rules
-from tests.infra.aws.graphs import ENVIRONMENTS, settings_of
+from tests.infra.aws.graphs import settings_of
 from tests.infra.spec.samples import changed, dev_sections
 
 ALERTING = Alerting(environment="dev", region="us-east-1", topic_arn="arn", webhook_secret=None, image="image")
@@ -31,21 +28,13 @@ def delivered(**changes: object) -> list[str]:
     return [group["name"] for group in rules["spec"]["groups"]]
 
 
-def test_the_groups_that_depend_on_settings_are_in_the_file() -> None:
-    assert {*GPU_GROUPS, *LOG_GROUPS, *BUDGET_GROUPS} <= {group["name"] for group in all_groups()}
-
-
-def test_an_environment_with_gpus_logs_and_budgets_has_all_groups() -> None:
-    assert delivered(**{"teams.0.daily_usd": 100}) == [group["name"] for group in all_groups()]
-
-
-def test_groups_without_metrics_are_left_out() -> None:
+def test_an_environment_has_the_groups_whose_metrics_it_has() -> None:
+    everything = [group["name"] for group in all_groups()]
+    optional = {*GPU_GROUPS, *LOG_GROUPS, *BUDGET_GROUPS}
+    assert delivered(**{"teams.0.daily_usd": 100}) == everything
     groups = delivered(gpu_groups=[], logs={"destination": "none"}, **{"teams.0.gpus": {}})
-    assert set(groups) == {group["name"] for group in all_groups()} - {
-        *GPU_GROUPS,
-        *LOG_GROUPS,
-        *BUDGET_GROUPS,
-    }
+    assert set(groups) == set(everything) - optional
+    assert optional <= set(everything)
 
 
 def test_only_groups_that_may_be_left_out_need_gpus_or_logs() -> None:
@@ -60,16 +49,10 @@ def test_only_groups_that_may_be_left_out_need_gpus_or_logs() -> None:
     assert needing == {*GPU_GROUPS, *LOG_GROUPS}
 
 
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_every_severity_is_routed(environment: str) -> None:
-    (rules,) = alert_rules(settings_of(environment), load_release())
-    alerts: list[dict[str, Any]] = [
-        rule for group in rules["spec"]["groups"] for rule in group["rules"] if "alert" in rule
-    ]
-    route = alertmanager_config(ALERTING)["route"]
-    matchers = [matcher for child in route["routes"] for matcher in child["matchers"]]
-    severities = {alert["labels"]["severity"] for alert in alerts}
+def test_every_severity_is_routed() -> None:
+    severities = {rule["labels"]["severity"] for group in all_groups() for rule in group["rules"] if "alert" in rule}
     assert severities == {"critical", "warning", "info"}
+    matchers = [matcher for child in alertmanager_config(ALERTING)["route"]["routes"] for matcher in child["matchers"]]
     # The route without a matcher is that of `warning`.
     assert {severity for severity in severities if f'severity = "{severity}"' in matchers} == {"critical", "info"}
 

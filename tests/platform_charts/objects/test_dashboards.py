@@ -11,23 +11,12 @@ _MOST_BYTES = 2**20
 """Of a ConfigMap's data; the API server refuses more."""
 
 
-def test_every_committed_dashboard_is_delivered_as_it_is() -> None:
-    delivered = {
-        name: json.loads(text) for manifest in dashboards(load_release()) for name, text in manifest["data"].items()
-    }
+def test_every_committed_dashboard_is_delivered_as_it_is_where_the_sidecar_looks() -> None:
+    made = dashboards(load_release())
+    delivered = {name: json.loads(text) for manifest in made for name, text in manifest["data"].items()}
     assert delivered == {file.name: json.loads(file.read_text(encoding="utf-8")) for file in DASHBOARDS.iterdir()}
     assert len(delivered) >= 9
-
-
-def test_the_sidecar_finds_them_in_its_namespace() -> None:
-    """It selects by this label in the namespace that the chart's values name; see test_values.py for the folder."""
-    found = {
-        (manifest["metadata"]["namespace"], manifest["metadata"]["labels"]["grafana_dashboard"])
-        for manifest in dashboards(load_release())
-    }
-    assert found == {("monitoring", "1")}
-
-
-def test_each_fits_into_a_config_map() -> None:
-    for manifest in dashboards(load_release()):
+    for manifest in made:
+        assert manifest["metadata"]["namespace"] == "monitoring"
+        assert manifest["metadata"]["labels"]["grafana_dashboard"] == "1"
         assert sum(len(text.encode()) for text in manifest["data"].values()) < _MOST_BYTES / 4

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from infra.spec import names
 from infra.spec.cluster_names import MLFLOW_BACKUP, MLFLOW_CLEANUP, MLFLOW_RESTORE_DRILL
 from infra.spec.manifest import Manifest
@@ -25,7 +23,6 @@ from platform_charts.images.mlflow_server.environment import (
 from platform_charts.objects.mlflow import mlflow
 from platform_charts.objects.mlflow_pods import Stores
 from tests.platform_charts.objects.samples import (
-    ENVIRONMENTS,
     FACTS,
     RELEASE,
     all_of,
@@ -45,7 +42,7 @@ DISPOSABLE = {
 """Changes that make the sample a disposable environment."""
 
 
-def test_the_server_can_parse_its_environment() -> None:
+def test_the_server_and_the_bootstrap_job_can_parse_their_environment() -> None:
     environment = _environment(named(objects_of("prod")["mlflow"], "Deployment", "mlflow"))
     server = ServerSettings.from_environment(environment)
     database = DatabaseSettings.from_environment(environment)
@@ -55,6 +52,9 @@ def test_the_server_can_parse_its_environment() -> None:
         FACTS.database_port,
         FACTS.database_secret_arn,
     )
+    [job] = of_kind(objects_of("prod")["mlflow"], "Job")
+    bootstrap = BootstrapSettings.from_environment(_environment(job))
+    assert (bootstrap.teams, bootstrap.namespace) == (("research", "production"), "mlflow")
 
 
 def test_open_finds_the_server_and_no_other_pod() -> None:
@@ -71,12 +71,6 @@ def test_open_finds_the_server_and_no_other_pod() -> None:
     assert container["readinessProbe"]["httpGet"]["path"] == ui.health
 
 
-def test_the_bootstrap_job_can_parse_its_environment() -> None:
-    [job] = of_kind(objects_of("prod")["mlflow"], "Job")
-    bootstrap = BootstrapSettings.from_environment(_environment(job))
-    assert (bootstrap.teams, bootstrap.namespace) == (("research", "production"), "mlflow")
-
-
 def test_the_cleanup_can_parse_its_environment_and_command_line() -> None:
     job = _cleanup({"mlflow": {"delete_after_days": 7}, "database": {"max_allocated_gib": 250}})["jobTemplate"]["spec"]
     cleanup = CleanupSettings.from_environment(_environment({"spec": job}), is_preview=False)
@@ -84,7 +78,9 @@ def test_the_cleanup_can_parse_its_environment_and_command_line() -> None:
     assert DatabaseSettings.from_environment(_environment({"spec": job})).secret == "arn"
 
 
-def test_a_cleanup_is_a_preview_or_suspended_by_setting() -> None:
+def test_a_cleanup_is_a_preview_or_suspended_by_setting_and_never_overlaps_another() -> None:
+    assert _cleanup({})["concurrencyPolicy"] == "Forbid"
+
     def shown(cleanup: str) -> tuple[list[str], bool]:
         spec = _cleanup({"mlflow": {"cleanup": cleanup}})
         [container] = spec["jobTemplate"]["spec"]["template"]["spec"]["containers"]
@@ -117,54 +113,39 @@ def test_backup_and_drill_have_an_account_that_the_server_has_not() -> None:
     assert named(_rendered({}), "ServiceAccount", "mlflow-backup")["automountServiceAccountToken"] is False
 
 
-@pytest.mark.parametrize(
-    ("changes", "suspended"),
-    [
+def test_backups_are_nightly_and_drills_weekly_unless_the_environment_is_disposable() -> None:
+    cases: list[tuple[dict[str, Any], tuple[bool, bool]]] = [
         ({}, (False, False)),
         (DISPOSABLE, (True, True)),
         ({"mlflow": {"backup": "suspended"}}, (True, True)),
         ({"mlflow": {"restore_drill": "suspended"}}, (False, True)),
         ({**DISPOSABLE, "mlflow": {"backup": "nightly"}}, (False, False)),
-    ],
-)
-def test_backups_are_nightly_and_drills_weekly_unless_the_environment_is_disposable(
-    changes: dict[str, Any], suspended: tuple[bool, bool]
-) -> None:
-    found = tuple(_cron_job(name, changes)["suspend"] for name in (MLFLOW_BACKUP, MLFLOW_RESTORE_DRILL))
-    assert found == suspended
+    ]
+    for changes, suspended in cases:
+        found = tuple(_cron_job(name, changes)["suspend"] for name in (MLFLOW_BACKUP, MLFLOW_RESTORE_DRILL))
+        assert found == suspended, changes
 
 
 def test_the_stack_and_the_image_use_the_same_folders_of_the_bucket() -> None:
     assert (names.ARTIFACT_FOLDER, names.BACKUP_FOLDER) == (image_names.ARTIFACT_FOLDER, image_names.BACKUP_FOLDER)
 
 
-def test_a_cleanup_never_overlaps_another_and_mounts_no_api_token() -> None:
-    spec = _cleanup({})
-    assert spec["concurrencyPolicy"] == "Forbid"
-    assert spec["jobTemplate"]["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
-
-
-def test_the_server_allows_the_host_name_that_jobs_use() -> None:
+def test_the_server_allows_the_host_name_that_jobs_use_and_the_service_selects_its_pods_only() -> None:
     environment = _environment(named(objects_of("dev")["mlflow"], "Deployment", "mlflow"))
     service = named(objects_of("dev")["mlflow"], "Service", "mlflow")
     host, _, port = MLFLOW_URI.removeprefix("http://").partition(":")
     assert host in ServerSettings.from_environment(environment).allowed_hosts
     assert host.startswith(f"{service['metadata']['name']}.{service['metadata']['namespace']}.")
     assert [one["port"] for one in service["spec"]["ports"]] == [int(port)]
-
-
-def test_the_service_selects_the_servers_pods_only() -> None:
-    objects = objects_of("dev")["mlflow"]
-    selector = named(objects, "Service", "mlflow")["spec"]["selector"].items()
-    server = named(objects, "Deployment", "mlflow")["spec"]["template"]["metadata"]["labels"]
-    [job] = of_kind(objects, "Job")
-    assert selector <= server.items()
+    [job] = of_kind(objects_of("dev")["mlflow"], "Job")
+    server = named(objects_of("dev")["mlflow"], "Deployment", "mlflow")
+    selector = service["spec"]["selector"].items()
+    assert selector <= server["spec"]["template"]["metadata"]["labels"].items()
     assert not selector <= job["spec"]["template"]["metadata"]["labels"].items()
 
 
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_containers_have_a_read_only_root_file_system_and_run_as_non_root(environment: str) -> None:
-    for spec in pod_specs(objects_of(environment)["mlflow"]):
+def test_containers_have_a_read_only_root_file_system_and_run_as_non_root() -> None:
+    for spec in pod_specs(objects_of("dev")["mlflow"]):
         assert spec["securityContext"]["runAsNonRoot"]
         assert all(one["securityContext"]["readOnlyRootFilesystem"] for one in spec["containers"])
 
@@ -172,8 +153,10 @@ def test_containers_have_a_read_only_root_file_system_and_run_as_non_root(enviro
 def test_only_the_bootstrap_job_mounts_an_api_token() -> None:
     objects = objects_of("dev")["mlflow"]
     [job] = of_kind(objects, "Job")
-    assert named(objects, "ServiceAccount", "mlflow")["automountServiceAccountToken"] is False
-    assert named(objects, "Deployment", "mlflow")["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
+    cleanup = _cleanup({})["jobTemplate"]["spec"]["template"]["spec"]
+    server = named(objects, "Deployment", "mlflow")["spec"]["template"]["spec"]
+    others = (named(objects, "ServiceAccount", "mlflow"), server, cleanup)
+    assert [one["automountServiceAccountToken"] for one in others] == [False] * 3
     assert job["spec"]["template"]["spec"]["automountServiceAccountToken"] is True
 
 
@@ -194,29 +177,19 @@ def test_the_bootstrap_job_may_read_one_secret_per_namespace() -> None:
     assert not [rule for one in roles for rule in one["rules"] if "list" in rule["verbs"] or "watch" in rule["verbs"]]
 
 
-def test_another_team_gives_another_bootstrap_job() -> None:
-    assert _job({}) != _job({"teams": [{"name": "newcomers"}]})
-
-
-def test_another_image_gives_another_bootstrap_job() -> None:
+def test_another_team_or_image_gives_another_bootstrap_job_and_another_size_does_not() -> None:
     image = RELEASE.images["mlflow"].model_copy(update={"digest": f"sha256:{'d' * 64}"})
     later = RELEASE.model_copy(update={"images": {**RELEASE.images, "mlflow": image}})
-    assert _job({}) != _job({}, later)
-
-
-def test_an_unchanged_bootstrap_job_keeps_its_name() -> None:
+    assert len({_job({}), _job({"teams": [{"name": "newcomers"}]}), _job({}, later)}) == 3
     assert _job({}) == _job({"mlflow": {"replicas": 3, "workers": 7}})
 
 
-def test_a_single_replica_has_no_disruption_budget() -> None:
+def test_memory_grows_with_the_workers_and_only_several_replicas_have_a_disruption_budget() -> None:
+    assert _memory({"mlflow": {"workers": 8}}) - _memory({"mlflow": {"workers": 2}}) == 6 * 512
     assert settings_of("dev").mlflow.replicas == 1
     assert of_kind(objects_of("dev")["mlflow"], "PodDisruptionBudget") == []
     [budget] = of_kind(objects_of("prod")["mlflow"], "PodDisruptionBudget")
     assert budget["spec"]["maxUnavailable"] == 1
-
-
-def test_memory_grows_with_the_number_of_workers() -> None:
-    assert _memory({"mlflow": {"workers": 8}}) - _memory({"mlflow": {"workers": 2}}) == 6 * 512
 
 
 def _rendered(changes: dict[str, Any], release: ReleaseManifest = RELEASE) -> tuple[Manifest, ...]:

@@ -51,111 +51,86 @@ NODE, DATABASE = "10.16.65.3", "10.16.64.9"
 CLOUDWATCH = "52.94.233.10"
 S3, IMDS, POD_IDENTITY = "52.216.8.1", "169.254.169.254", "169.254.170.23"
 
+Traffic = tuple[tuple[End, tuple[tuple[End, int], ...]], ...]
+"""Sources, and the targets and ports of each."""
 
-@pytest.mark.parametrize(
-    ("source", "target", "port"),
-    [
-        (WORKER, HEAD, 6379),
-        (HEAD, WORKER, 41234),
-        (WORKER, WORKER, 29500),
-        (SUBMITTER, HEAD, 8265),
-        (KUBERAY, HEAD, 8265),
-        (WORKER, MLFLOW, 5000),
-        (SUBMITTER, COREDNS, 53),
-        (WORKER, S3, 443),
-        (WORKER, POD_IDENTITY, 80),
-        (SCHEDULE, API_SERVICE, 443),
-        (MLFLOW, DATABASE, 5432),
-        (MLFLOW, S3, 443),
-        (MLFLOW, POD_IDENTITY, 80),
-        (BOOTSTRAP, DATABASE, 5432),
-        (BOOTSTRAP, API_SERVICE, 443),
-        (PROMETHEUS, HEAD, 8080),
-        (PROMETHEUS, HEAD, 44217),
-        (PROMETHEUS, HEAD, 44227),
-        (PROMETHEUS, WORKER, 8080),
-        (PROMETHEUS, KUBERAY, 8080),
-        (PROMETHEUS, KUEUE, 8443),
-        (PROMETHEUS, DCGM, 9400),
-        (PROMETHEUS, NODE, 9100),
-        (PROMETHEUS, NODE, 10250),
-        (PROMETHEUS, COREDNS, 9153),
-        (PROMETHEUS, ALERTMANAGER, 9093),
-        (GRAFANA, PROMETHEUS, 9090),
-        (JOB_PROGRESS, PROMETHEUS, 9090),
-        (JOB_PROGRESS, API_SERVICE, 443),
-        (ALERTMANAGER, S3, 443),
-        (ALERTMANAGER, POD_IDENTITY, 80),
-        (KUBERAY, API_SERVICE, 443),
-        (KUBERAY, API_SERVER, 443),
-        (KUEUE, API_SERVICE, 443),
-        (DCGM, API_SERVICE, 443),
-        (FLUENT_BIT, API_SERVICE, 443),
-        (FLUENT_BIT, CLOUDWATCH, 443),
-        (FLUENT_BIT, POD_IDENTITY, 80),
-        (PROMETHEUS, FLUENT_BIT, 2020),
-        (DATA_SYNC, S3, 443),
-        (DATA_SYNC, POD_IDENTITY, 80),
-        (DATA_SYNC, COREDNS, 53),
-        (API_SERVER, KUEUE, 9443),
-        (API_SERVER, KUEUE, 8082),
-        (API_SERVER, Pod(namespace="monitoring"), 10250),
-    ],
+
+ALLOWED: Traffic = (
+    (WORKER, ((HEAD, 6379), (WORKER, 29500), (MLFLOW, 5000), (S3, 443), (POD_IDENTITY, 80))),
+    (HEAD, ((WORKER, 41234),)),
+    (SUBMITTER, ((HEAD, 8265), (COREDNS, 53))),
+    (KUBERAY, ((HEAD, 8265), (API_SERVICE, 443), (API_SERVER, 443))),
+    (SCHEDULE, ((API_SERVICE, 443),)),
+    (MLFLOW, ((DATABASE, 5432), (S3, 443), (POD_IDENTITY, 80))),
+    (BOOTSTRAP, ((DATABASE, 5432), (API_SERVICE, 443))),
+    (
+        PROMETHEUS,
+        (
+            (HEAD, 8080),
+            (HEAD, 44217),
+            (HEAD, 44227),
+            (WORKER, 8080),
+            (KUBERAY, 8080),
+            (KUEUE, 8443),
+            (DCGM, 9400),
+            (NODE, 9100),
+            (NODE, 10250),
+            (COREDNS, 9153),
+            (ALERTMANAGER, 9093),
+            (FLUENT_BIT, 2020),
+        ),
+    ),
+    (GRAFANA, ((PROMETHEUS, 9090),)),
+    (JOB_PROGRESS, ((PROMETHEUS, 9090), (API_SERVICE, 443))),
+    (ALERTMANAGER, ((S3, 443), (POD_IDENTITY, 80))),
+    (KUEUE, ((API_SERVICE, 443),)),
+    (DCGM, ((API_SERVICE, 443),)),
+    (FLUENT_BIT, ((API_SERVICE, 443), (CLOUDWATCH, 443), (POD_IDENTITY, 80))),
+    (DATA_SYNC, ((S3, 443), (POD_IDENTITY, 80), (COREDNS, 53))),
+    (API_SERVER, ((KUEUE, 9443), (KUEUE, 8082), (Pod(namespace="monitoring"), 10250))),
 )
-def test_required_traffic_is_allowed_whether_or_not_blocks_match_pods(source: End, target: End, port: int) -> None:
-    assert DEV.allows(source, target, port)
-    assert DEV_BLOCKS_OUTSIDE.allows(source, target, port)
-
-
-@pytest.mark.parametrize(
-    ("source", "target", "port"),
-    [
-        (WORKER, FOREIGN_HEAD, 6379),
-        (WORKER, FOREIGN_HEAD, 8265),
-        (FOREIGN_HEAD, HEAD, 10001),
-        (SUBMITTER, HEAD, 6379),
-        (SUBMITTER, WORKER, 8265),
-        (STRANGER, HEAD, 8265),
-        (STRANGER, MLFLOW, 5000),
-        (STRANGER, PROMETHEUS, 9090),
-        (KUBERAY, HEAD, 6379),
-        (KUEUE, HEAD, 8265),
-        (MLFLOW, HEAD, 8265),
-        (MLFLOW, S3, 80),
-        (GRAFANA, HEAD, 8080),
-        (GRAFANA, S3, 443),
-        (JOB_PROGRESS, HEAD, 8265),
-        (JOB_PROGRESS, S3, 443),
-        (JOB_PROGRESS, POD_IDENTITY, 80),
-        (WORKER, PROMETHEUS, 9090),
-        (WORKER, DATABASE, 5432),
-        (WORKER, NODE, 10250),
-        (WORKER, BOOTSTRAP, 5000),
-        (WORKER, S3, 80),
-        (API_SERVER, KUEUE, 8443),
-        (API_SERVER, HEAD, 8265),
-        (NODE, HEAD, 8265),
-        (S3, MLFLOW, 5000),
-        (DCGM, S3, 443),
-        (DCGM, POD_IDENTITY, 80),
-        (FLUENT_BIT, CLOUDWATCH, 3100),
-        (FLUENT_BIT, HEAD, 8265),
-        (WORKER, FLUENT_BIT, 2020),
-        (KUBERAY, S3, 443),
-        (DATA_SYNC, MLFLOW, 5000),
-        (DATA_SYNC, API_SERVICE, 6443),
-        (WORKER, DATA_SYNC, 8080),
-        (WORKER, FOREIGN_HEAD, 443),
-        (WORKER, MLFLOW, 443),
-        (WORKER, KUEUE, 443),
-        (WORKER, KUEUE, 9443),
-        (MLFLOW, PROMETHEUS, 10250),
-        (MLFLOW, HEAD, 5432),
-    ],
+DENIED: Traffic = (
+    (
+        WORKER,
+        (
+            (FOREIGN_HEAD, 6379),
+            (FOREIGN_HEAD, 8265),
+            (PROMETHEUS, 9090),
+            (DATABASE, 5432),
+            (NODE, 10250),
+            (BOOTSTRAP, 5000),
+            (S3, 80),
+            (FLUENT_BIT, 2020),
+            (DATA_SYNC, 8080),
+            (FOREIGN_HEAD, 443),
+            (MLFLOW, 443),
+            (KUEUE, 443),
+            (KUEUE, 9443),
+        ),
+    ),
+    (FOREIGN_HEAD, ((HEAD, 10001),)),
+    (SUBMITTER, ((HEAD, 6379), (WORKER, 8265))),
+    (STRANGER, ((HEAD, 8265), (MLFLOW, 5000), (PROMETHEUS, 9090))),
+    (KUBERAY, ((HEAD, 6379), (S3, 443))),
+    (KUEUE, ((HEAD, 8265),)),
+    (MLFLOW, ((HEAD, 8265), (S3, 80), (PROMETHEUS, 10250), (HEAD, 5432))),
+    (GRAFANA, ((HEAD, 8080), (S3, 443))),
+    (JOB_PROGRESS, ((HEAD, 8265), (S3, 443), (POD_IDENTITY, 80))),
+    (API_SERVER, ((KUEUE, 8443), (HEAD, 8265))),
+    (NODE, ((HEAD, 8265),)),
+    (S3, ((MLFLOW, 5000),)),
+    (DCGM, ((S3, 443), (POD_IDENTITY, 80))),
+    (FLUENT_BIT, ((CLOUDWATCH, 3100), (HEAD, 8265))),
+    (DATA_SYNC, ((MLFLOW, 5000), (API_SERVICE, 6443))),
 )
-def test_other_traffic_is_denied_whether_or_not_blocks_match_pods(source: End, target: End, port: int) -> None:
-    assert not DEV.allows(source, target, port)
-    assert not DEV_BLOCKS_OUTSIDE.allows(source, target, port)
+
+
+def test_required_traffic_and_no_other_is_allowed_whether_or_not_blocks_match_pods() -> None:
+    for traffic, is_allowed in ((ALLOWED, True), (DENIED, False)):
+        for source, targets in traffic:
+            for target, port in targets:
+                found = (DEV.allows(source, target, port), DEV_BLOCKS_OUTSIDE.allows(source, target, port))
+                assert found == (is_allowed, is_allowed), (source, target, port)
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
@@ -176,49 +151,38 @@ def test_between_the_platforms_namespaces_it_makes_no_difference_whether_blocks_
         assert both.allows(source, target, port) == outside.allows(source, target, port), (source, target, port)
 
 
-@pytest.mark.parametrize(
-    ("source", "target", "port"),
-    [(STRANGER, KUEUE, 9443), (STRANGER, PROMETHEUS, 10250), (WORKER, STRANGER, 443), (MLFLOW, STRANGER, 5432)],
-)
-def test_where_blocks_match_pods_those_that_no_policy_isolates_are_in_them(source: End, target: End, port: int) -> None:
+def test_where_blocks_match_pods_those_that_no_policy_isolates_are_in_them() -> None:
     """docs/SECURITY.md says so: the API server's addresses are in the subnets of the pods."""
-    assert DEV.allows(source, target, port)
-    assert not DEV_BLOCKS_OUTSIDE.allows(source, target, port)
+    unisolated: tuple[tuple[Pod, Pod, int], ...] = (
+        (STRANGER, KUEUE, 9443),
+        (STRANGER, PROMETHEUS, 10250),
+        (WORKER, STRANGER, 443),
+        (MLFLOW, STRANGER, 5432),
+    )
+    for source, target, port in unisolated:
+        assert DEV.allows(source, target, port)
+        assert not DEV_BLOCKS_OUTSIDE.allows(source, target, port)
+    # It also says why no exception can tell the API server from AWS's endpoints; job pods have no token.
+    for address in (API_SERVICE, API_SERVER):
+        assert DEV.allows(WORKER, address, 443)
+        assert not DEV.allows(WORKER, address, 10250)
 
 
-@pytest.mark.parametrize("address", [API_SERVICE, API_SERVER])
-def test_a_team_s_pods_reach_the_api_server_at_addresses_like_those_of_aws_s_endpoints(address: str) -> None:
-    """docs/SECURITY.md says why no exception can tell them apart; job pods have no token."""
-    assert DEV.allows(WORKER, address, 443)
-    assert not DEV.allows(WORKER, address, 10250)
-
-
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-@pytest.mark.parametrize("port", [80, 443])
-def test_no_pod_can_reach_the_instance_metadata_service(environment: str, port: int) -> None:
-    policies = PolicySet(of_kind(all_of(environment), "NetworkPolicy"))
+def test_every_namespace_denies_by_default_and_no_pod_can_reach_the_instance_metadata_service() -> None:
     labels = [HEAD.labels, WORKER.labels, MLFLOW.labels, PROMETHEUS.labels, ALERTMANAGER.labels, {}]
-    for one in of_kind(all_of(environment), "Namespace"):
-        for each in labels:
-            assert not policies.allows(Pod(namespace=one["metadata"]["name"], labels=each), IMDS, port)
-
-
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_every_namespace_denies_by_default(environment: str) -> None:
-    objects = all_of(environment)
-    for one in of_kind(objects, "Namespace"):
-        policy = named(objects, "NetworkPolicy", "default-deny", namespace=one["metadata"]["name"])
-        assert policy["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
-
-
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_every_allow_policy_has_peers(environment: str) -> None:
-    """An empty list of peers would allow every peer, an empty list of rules none."""
-    for one in of_kind(all_of(environment), "NetworkPolicy"):
-        if one["metadata"]["name"] != "default-deny":
-            [direction] = one["spec"]["policyTypes"]
-            [rule] = one["spec"][direction.lower()]
-            assert rule["to" if direction == "Egress" else "from"]
+    for objects in map(all_of, ENVIRONMENTS):
+        policies = PolicySet(of_kind(objects, "NetworkPolicy"))
+        for name in (one["metadata"]["name"] for one in of_kind(objects, "Namespace")):
+            policy = named(objects, "NetworkPolicy", "default-deny", namespace=name)
+            assert policy["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+            for each, port in product(labels, (80, 443)):
+                assert not policies.allows(Pod(namespace=name, labels=each), IMDS, port), name
+        for one in policies.policies:
+            # An empty list of peers would allow every peer, an empty list of rules none.
+            if one["metadata"]["name"] != "default-deny":
+                [direction] = one["spec"]["policyTypes"]
+                [rule] = one["spec"][direction.lower()]
+                assert rule["to" if direction == "Egress" else "from"]
 
 
 def test_dns_is_allowed_over_udp() -> None:
@@ -226,18 +190,12 @@ def test_dns_is_allowed_over_udp() -> None:
     assert not DEV.allows(WORKER, MLFLOW, 5000, "UDP")
 
 
-def test_the_markdown_table_has_a_row_for_every_rule() -> None:
-    table = allow_rules(settings_of("dev"), database_port=5432, api_server_cidrs=FACTS.api_server_cidrs)
-    rows = markdown_table(table).splitlines()
-    assert len(rows) == 2 + len(table)
-    assert "| database | mlflow | private subnets | 5432 | MLflow's PostgreSQL |" in rows, (
-        "a row has rule, peers, ports and reason"
-    )
-
-
-def test_the_security_document_has_the_table_of_prod() -> None:
+def test_the_security_document_has_the_table_of_prod_with_a_row_for_every_rule() -> None:
     table = allow_rules(settings_of("prod"), database_port=5432, api_server_cidrs=FACTS.api_server_cidrs)
-    assert markdown_table(table) in SECURITY.read_text(encoding="utf-8")
+    text = markdown_table(table)
+    assert len(text.splitlines()) == 2 + len(table)
+    assert "| database | mlflow | private subnets | 5432 | MLflow's PostgreSQL |" in text.splitlines()
+    assert text in SECURITY.read_text(encoding="utf-8")
 
 
 def test_the_log_shipper_reaches_loki_at_its_port_and_no_aws_service() -> None:
