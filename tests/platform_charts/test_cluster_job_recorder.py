@@ -178,10 +178,7 @@ def test_a_damaged_record_is_refused_by_name(queued: Operated) -> None:
     name = "record.broken.0"
     metadata = {"name": name, "namespace": TEAM, "labels": {RECORD_LABEL: "broken"}}
     broken = {"apiVersion": CONFIG_MAP[0], "kind": CONFIG_MAP[1], "metadata": metadata, "data": {}}
-    with (
-        queued.cluster.applied(broken),
-        pytest.raises(PlatformError, match=f"ConfigMap {TEAM}/{name} is not a record"),
-    ):
+    with queued.cluster.applied(broken), pytest.raises(PlatformError, match=f"ConfigMap {TEAM}/{name} is not a record"):
         find_records(queued.api(TEAM), TEAM, "broken")
 
 

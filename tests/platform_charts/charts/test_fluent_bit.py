@@ -80,10 +80,7 @@ def test_it_runs_on_every_node_reads_logs_and_writes_to_its_own_folder_only() ->
 def test_the_output_is_that_of_the_settings_and_limited_on_the_disk() -> None:
     assert "fluent-bit" not in installs_of(with_logs(destination="none"))
     assert "storage.total_limit_size 1G" in values(with_logs())["config"]["outputs"]
-    for url, lines in (
-        ("https://l.io", {"Port 443", "Tls On"}),
-        ("http://l:3100", {"Port 3100", "Tls Off"}),
-    ):
+    for url, lines in (("https://l.io", {"Port 443", "Tls On"}), ("http://l:3100", {"Port 3100", "Tls Off"})):
         output = values(with_logs(destination="loki", loki_url=url))["config"]["outputs"].split("\n    ")
         assert {*lines, "storage.total_limit_size 1G"} <= {line.strip() for line in output}, url
 

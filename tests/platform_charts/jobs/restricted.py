@@ -6,16 +6,7 @@ from collections.abc import Iterator
 
 from infra.spec.manifest import Manifest
 
-_VOLUMES = {
-    "configMap",
-    "csi",
-    "downwardAPI",
-    "emptyDir",
-    "ephemeral",
-    "persistentVolumeClaim",
-    "projected",
-    "secret",
-}
+_VOLUMES = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"}
 
 
 def violations(pod: Manifest) -> list[str]:

@@ -41,8 +41,7 @@ def test_an_image_without_a_digest_alone_is_refused(reference: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "repository",
-    ["docker.io/library/python", REPOSITORY.replace("trainer", "mlflow"), f"{REPOSITORY}/more", "trainer"],
+    "repository", ["docker.io/library/python", REPOSITORY.replace("trainer", "mlflow"), f"{REPOSITORY}/more", "trainer"]
 )
 def test_an_image_of_another_repository_is_refused(repository: str) -> None:
     with pytest.raises(RefusedError, match=rf"is not in {REPOSITORY}") as refused:

@@ -190,10 +190,7 @@ def test_a_drain_may_evict_no_pod_of_a_job() -> None:
 
 @pytest.mark.parametrize(
     "fields",
-    [
-        {"capacity_type": "SPOT"},
-        {"capacity_type": "CAPACITY_BLOCK", "drain_before": "2027-01-01T00:00:00+00:00"},
-    ],
+    [{"capacity_type": "SPOT"}, {"capacity_type": "CAPACITY_BLOCK", "drain_before": "2027-01-01T00:00:00+00:00"}],
 )
 def test_workers_on_nodes_that_ec2_ends_are_evicted_so_that_they_save(fields: dict[str, str]) -> None:
     target = with_groups(group_of("p5.48xlarge", name="fleeting", **fields))

@@ -11,14 +11,7 @@ from infra.spec.release import load_release
 from infra.spec.settings.logs import LogSettings
 from infra.spec.settings.network import subnets_of
 from platform_charts.objects.network_policies import allow_rules, markdown_table, network_policies
-from tests.platform_charts.objects.samples import (
-    ENVIRONMENTS,
-    FACTS,
-    all_of,
-    named,
-    of_kind,
-    settings_of,
-)
+from tests.platform_charts.objects.samples import ENVIRONMENTS, FACTS, all_of, named, of_kind, settings_of
 from tests.platform_charts.objects.traffic import End, Pod, PolicySet
 
 SECURITY = Path(__file__).parents[3] / "docs" / "SECURITY.md"

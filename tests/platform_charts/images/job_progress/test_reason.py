@@ -56,10 +56,7 @@ def pods(where: Manifest, *, count: int = 2, gpus: int = 4, message: str) -> Man
             pods(NEAR, count=1, gpus=1, message=f"{NO_TOPOLOGY}, flavor x doesn't match node affinity"),
             "to pod set a: no room yet for its pod with 1 GPU on the nodes of group near",
         ),
-        (
-            pods({}, gpus=0, message=NO_TOPOLOGY),
-            "to pod set a: no room yet for its 2 pods on the nodes of its group",
-        ),
+        (pods({}, gpus=0, message=NO_TOPOLOGY), "to pod set a: no room yet for its 2 pods on the nodes of its group"),
         (workload(QuotaReserved=f"!{FULL}"), FULL),
         (workload(QuotaReserved="!pod set a: " + OTHERS.format("no quota")), "pod set a: no quota"),
         (workload(QuotaReserved="!pod set a: flavor x doesn't match node affinity"), None),

@@ -6,13 +6,7 @@ from typing import Any
 
 import pytest
 
-from platform_charts.images.job_schedule.occurrence import (
-    Concurrency,
-    beyond_history,
-    named,
-    occurrence_name,
-    plan,
-)
+from platform_charts.images.job_schedule.occurrence import Concurrency, beyond_history, named, occurrence_name, plan
 
 NAME = "nightly-20261122-0200"
 DUE = 29_921_880  # minutes from 1970 to 2026-11-22 02:00 UTC, with which the CronJob names its Job
@@ -46,8 +40,7 @@ def test_the_template_gets_the_occurrences_name_everywhere() -> None:
 
 
 @pytest.mark.parametrize(
-    ("concurrency", "expected"),
-    [("forbid", (False, [])), ("replace", (True, ["earlier"])), ("allow", (True, []))],
+    ("concurrency", "expected"), [("forbid", (False, [])), ("replace", (True, ["earlier"])), ("allow", (True, []))]
 )
 def test_the_rule_decides_while_an_earlier_job_runs(concurrency: Concurrency, expected: tuple[bool, list[str]]) -> None:
     found = plan(concurrency, NAME, [job("earlier"), job("before", "Complete")], [])

@@ -114,12 +114,7 @@ def test_a_workload_that_has_returned_pods_holds_less_than_it_was_admitted_with(
 
 @pytest.mark.parametrize(
     ("changed", "kinds"),
-    [
-        ({"active": False}, ()),
-        ({"queueName": "unknown"}, ()),
-        ({}, ("QuotaReserved",)),
-        ({}, ("Finished",)),
-    ],
+    [({"active": False}, ()), ({"queueName": "unknown"}, ()), ({}, ("QuotaReserved",)), ({}, ("Finished",))],
 )
 def test_a_workload_that_would_not_be_admitted_claims_nothing(changed: dict[str, Any], kinds: tuple[str, ...]) -> None:
     assert claims_of([workload(1, *kinds, **changed)], queues=QUEUES, flavors=FLAVORS, elastic=[]) == []

@@ -126,10 +126,7 @@ def test_jobs_that_wait_are_served_in_the_order_of_the_queue() -> None:
 
 _JOBS = st.lists(
     st.builds(
-        lambda queue, pods, more: (queue, pods, more),
-        st.sampled_from(["a", "b"]),
-        st.integers(1, 8),
-        st.booleans(),
+        lambda queue, pods, more: (queue, pods, more), st.sampled_from(["a", "b"]), st.integers(1, 8), st.booleans()
     ),
     max_size=4,
 )

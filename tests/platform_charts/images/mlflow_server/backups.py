@@ -50,11 +50,7 @@ class Backed:
     def drill(self, *, backup: str | None = None, keeps: bool = False, storage_bytes: int = 2**40) -> DrillReport:
         """Run a drill; by default of the newest backup."""
         settings = DrillSettings(
-            bucket=self.services.bucket,
-            backup=backup,
-            keeps=keeps,
-            artifacts_to_read=3,
-            storage_bytes=storage_bytes,
+            bucket=self.services.bucket, backup=backup, keeps=keeps, artifacts_to_read=3, storage_bytes=storage_bytes
         )
         return restore_drill(settings, self.new_database(), self.s3)
 

@@ -62,11 +62,7 @@ def flipped(data: bytes) -> bytes:
 
 @pytest.mark.parametrize(
     ("damage", "said"),
-    [
-        (truncated, "has {less} bytes instead of {bytes}"),
-        (flipped, "does not match its sha256"),
-        (None, "is missing"),
-    ],
+    [(truncated, "has {less} bytes instead of {bytes}"), (flipped, "does not match its sha256"), (None, "is missing")],
     ids=["truncated", "flipped", "missing"],
 )
 def test_a_damaged_table_fails_the_drill_by_name(backed: Backed, damage: Change | None, said: str) -> None:
