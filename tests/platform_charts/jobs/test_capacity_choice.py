@@ -51,12 +51,6 @@ def test_a_job_that_names_a_model_may_use_every_group_that_has_it_in_order() -> 
     assert not placement.is_interruptible
 
 
-def test_spot_groups_are_among_them_only_if_the_job_says_so() -> None:
-    placement = place_job(of_model(spot=True), with_groups(RESERVED, SPOT))
-    assert names(placement.groups) == ["reserved", "spot"]
-    assert placement.is_interruptible
-
-
 def listing(groups: str, **changes: Any) -> Any:  # noqa: ANN401 - a JobRequest
     """A job on 8 GPUs that lists its groups."""
     return job(**{"workers": 8, "group": groups, **changes})
@@ -94,33 +88,21 @@ def test_a_listed_group_that_cannot_take_the_job_is_left_out_with_the_reason_and
     assert unknown.value.remedy == "did you mean spot?"
 
 
-def test_a_listed_block_that_ends_too_early_is_refused() -> None:
-    block = group_of("g5.12xlarge", name="block", drain_before=NOW + timedelta(hours=10))
-    request = listing("block,on-demand", deadline_hours=11)
-    with pytest.raises(RefusedError, match="group block is a Capacity Block that has to be empty by 2027-01-01 10:00"):
-        lasting_capacity(request, with_groups(block, ON_DEMAND), now=NOW)
+def test_a_job_that_is_resumed_keeps_its_groups_whichever_it_had() -> None:
+    for groups in ("reserved", "reserved,on-demand"):
+        manifest = rendered(listing(groups), with_groups(RESERVED, ON_DEMAND))
+        assert options_of(manifest).group == groups
+        [workers] = manifest["spec"]["rayClusterSpec"]["workerGroupSpecs"]
+        workers["template"]["spec"].setdefault("nodeSelector", {})["ray-train-platform/group"] = "reserved"
+        assert options_of(manifest).group == groups
 
 
-@pytest.mark.parametrize("groups", ["reserved", "reserved,on-demand"])
-def test_a_job_that_is_resumed_keeps_its_groups_whichever_it_had(groups: str) -> None:
-    manifest = rendered(listing(groups), with_groups(RESERVED, ON_DEMAND))
-    assert options_of(manifest).group == groups
-    [workers] = manifest["spec"]["rayClusterSpec"]["workerGroupSpecs"]
-    workers["template"]["spec"].setdefault("nodeSelector", {})["ray-train-platform/group"] = "reserved"
-    assert options_of(manifest).group == groups
-
-
-def test_its_pods_are_bound_to_the_groups_together_and_tolerate_their_taints() -> None:
+def test_its_pods_are_bound_to_the_groups_together_and_tolerate_their_taints_but_not_that_of_no_capacity() -> None:
     worker = worker_of(rendered(of_model(spot=True), with_groups(RESERVED, L4, SPOT)))
     assert allowed(worker) == ["reserved", "spot"]
     assert "nodeSelector" not in worker
     assert [one["key"] for one in worker["tolerations"]] == ["nvidia.com/gpu", "ray-train-platform/spot"]
     assert worker["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-
-
-def test_a_model_that_one_group_has_selects_that_group() -> None:
-    worker = worker_of(rendered(of_model(workers=4), with_groups(RESERVED, L4)))
-    assert worker["nodeSelector"] == {"ray-train-platform/group": "reserved"}
 
 
 def test_the_pods_fit_the_smallest_node_of_the_groups() -> None:
@@ -139,13 +121,6 @@ def test_the_first_group_sets_the_size_of_the_pods_and_groups_with_smaller_nodes
     assert first_large.left_out == ("small (g5.12xlarge): a pod of the job has 8 GPUs, its nodes have 4",)
     first_small = place_job(of_model(cpus_per_worker=1), with_groups(small, large))
     assert (names(first_small.groups), first_small.pods, first_small.gpus) == (["small", "large"], 2, 4)
-
-
-def test_a_group_with_too_few_nodes_for_these_pods_is_left_out() -> None:
-    few = group_of("g5.12xlarge", name="few", max_nodes=1)
-    placement = place_job(of_model(), with_groups(ON_DEMAND, few))
-    assert names(placement.groups) == ["on-demand"]
-    assert placement.left_out == ("few (g5.12xlarge): 8 GPUs need 2 nodes of 4, it has at most 1",)
 
 
 def test_pods_ask_for_efa_only_if_all_groups_have_it() -> None:
@@ -174,6 +149,8 @@ def test_a_capacity_block_is_among_them_if_the_job_ends_before_it() -> None:
     assert names(place_job(long, lasting_capacity(long, target, now=NOW)).groups) == ["h100"]
     with pytest.raises(RefusedError, match="group block is a Capacity Block that has to be empty by 2027-01-01 10:00"):
         lasting_capacity(long, with_groups(block), now=NOW)
+    with pytest.raises(RefusedError, match="group block is a Capacity Block that has to be empty by 2027-01-01 10:00"):
+        lasting_capacity(job(group="block,h100", deadline_hours=11), target, now=NOW)
 
 
 def test_the_price_is_that_of_the_most_expensive_group_and_the_choice_names_each() -> None:
@@ -203,14 +180,11 @@ WRONG: list[tuple[dict[str, Any], type[PlatformError], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "error", "message"), WRONG, ids=[str(changes) for changes, *_ in WRONG])
-def test_a_choice_that_no_group_can_serve_is_refused_with_every_reason(
-    changes: dict[str, Any], error: type[PlatformError], message: str
-) -> None:
-    target = with_groups(RESERVED, SPOT, L4)
-    with pytest.raises(error) as refusal:
-        place_job(of_model(**changes), target)
-    assert message in str(refusal.value)
+def test_a_choice_that_no_group_can_serve_is_refused_with_every_reason() -> None:
+    for changes, error, message in WRONG:
+        with pytest.raises(error) as refusal:
+            place_job(of_model(**changes), with_groups(RESERVED, SPOT, L4))
+        assert message in str(refusal.value)
 
 
 def test_workers_in_a_group_with_topology_are_placed_by_its_lowest_layer() -> None:
@@ -229,11 +203,6 @@ def _topology(manifest: Manifest) -> dict[str, str]:
     [group] = manifest["spec"]["rayClusterSpec"]["workerGroupSpecs"]
     notes = group["template"]["metadata"]["annotations"]
     return {key: value for key, value in notes.items() if "topology" in key}
-
-
-def test_a_job_with_a_choice_passes_over_groups_without_capacity() -> None:
-    worker = worker_of(rendered(of_model(), with_groups(RESERVED, ON_DEMAND)))
-    assert "ray-train-platform/no-capacity" not in [one["key"] for one in worker["tolerations"]]
 
 
 def test_a_schedule_never_chooses_a_capacity_block() -> None:

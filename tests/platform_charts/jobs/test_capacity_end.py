@@ -18,8 +18,10 @@ BLOCK = with_groups(
 )
 
 
-def test_a_job_that_ends_before_its_block_is_accepted() -> None:
+def test_a_job_that_ends_before_its_block_or_on_capacity_without_an_end_is_accepted() -> None:
     lasting_capacity(job(group="block", deadline_hours=18.5), BLOCK, now=NOW)
+    for group in (None, "a100"):
+        lasting_capacity(job(group=group, deadline_hours=24 * 365), target_of("prod"), now=NOW)
 
 
 def test_a_job_that_may_outlive_its_block_is_refused_with_both_times_and_a_remedy() -> None:
@@ -43,8 +45,3 @@ def test_a_job_on_a_block_that_has_ended_is_refused() -> None:
     after = NOW + timedelta(days=2)
     with pytest.raises(RefusedError, match=r"had to be empty by 2026-11-22 02:30\+00:00; it is 2026-11-23"):
         lasting_capacity(job(group="block", deadline_hours=0.5), BLOCK, now=after)
-
-
-@pytest.mark.parametrize("group", [None, "a100"])
-def test_capacity_without_an_end_limits_no_deadline(group: str | None) -> None:
-    lasting_capacity(job(group=group, deadline_hours=24 * 365), target_of("prod"), now=NOW)

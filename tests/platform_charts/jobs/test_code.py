@@ -79,39 +79,28 @@ def test_every_ray_pod_unpacks_the_code_before_anything_else() -> None:
     assert [violations(pod) for pod in expand(ray_job)] == [[] for _ in expand(ray_job)]
 
 
-def test_rays_container_reads_the_code_and_cannot_change_it() -> None:
+def test_rays_container_reads_what_the_delivery_writes_and_cannot_change_it() -> None:
     _, _, ray_job = with_code()
     for pod in ray_pods(ray_job):
         (ray,) = pod["spec"]["containers"]
         mounts = {one["mountPath"]: one for one in ray["volumeMounts"]}
         for path in (CODE_PATH, CODE_ARCHIVE_PATH):
-            assert mounts[path]["readOnly"] is True
-            assert mounts[path]["name"] == "code"
+            assert (mounts[path]["readOnly"], mounts[path]["name"]) == (True, "code")
         assert variables(ray)["PYTHONPATH"] == f"{TRAINER_PATH}:{CODE_PATH}"
         assert variables(ray)["RTP_CODE_FOLDER"] == CODE_PATH
         assert not any(one["name"] == "code-parts" for one in ray["volumeMounts"])
+        delivery = pod["spec"]["initContainers"][0]
+        options = dict(one.removeprefix("--").split("=", 1) for one in delivery["args"])
+        (volume,) = [one["mountPath"] for one in delivery["volumeMounts"] if one["name"] == "code"]
+        mounted = {f"{volume}/{one['subPath']}": path for path, one in mounts.items() if one["name"] == "code"}
+        assert mounted[options["files"]] == CODE_PATH
+        folder, name = options["archive"].rsplit("/", 1)
+        words = shlex.split(ray_job["spec"]["entrypoint"])
+        assert words[words.index("--code") + 1] == f"{mounted[folder]}/{name}"
 
 
-def test_what_the_delivery_writes_is_what_ray_mounts() -> None:
-    _, _, ray_job = with_code()
-    head, *_ = ray_pods(ray_job)
-    (delivery,) = head["spec"]["initContainers"]
-    options = dict(one.removeprefix("--").split("=", 1) for one in delivery["args"])
-    (volume,) = [one["mountPath"] for one in delivery["volumeMounts"] if one["name"] == "code"]
-    mounted = {
-        f"{volume}/{one['subPath']}": one["mountPath"]
-        for one in head["spec"]["containers"][0]["volumeMounts"]
-        if one["name"] == "code"
-    }
-    assert mounted[options["files"]] == CODE_PATH
-    folder, name = options["archive"].rsplit("/", 1)
-    words = shlex.split(ray_job["spec"]["entrypoint"])
-    assert words[words.index("--code") + 1] == f"{mounted[folder]}/{name}"
-
-
-@pytest.mark.parametrize("changes", [{}, {"gpus_per_worker": 0, "workers": 1, "cpus_per_worker": 1}])
-def test_the_delivery_enlarges_no_pod_and_keeps_workers_guaranteed(changes: dict[str, Any]) -> None:
-    _, _, ray_job = with_code(**changes)
+def test_the_delivery_enlarges_no_pod_and_keeps_workers_guaranteed() -> None:
+    _, _, ray_job = with_code(gpus_per_worker=0, workers=1, cpus_per_worker=1)
     head = ray_job["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
     for spec in (head, worker_of(ray_job)):
         (delivery,), (ray,) = spec["initContainers"], spec["containers"]

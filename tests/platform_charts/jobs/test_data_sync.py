@@ -64,50 +64,29 @@ def test_a_destination_has_one_job_name_and_another_one_has_another() -> None:
     assert request(source="s3://other").job_name == request().job_name
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "datasets",
-        "x",
-        "/datasets/x",
-        "datasets/../x",
-        "datasets/.data-sync",
-        "datasets//x",
-        "datasets/a b",
-        "runs/x",
-    ],
-)
-def test_command_and_program_refuse_the_same_destinations(text: str) -> None:
-    with pytest.raises(SettingsError, match="must be datasets/NAME"):
-        request(destination=text)
-    with pytest.raises(WrongInputError, match="must be datasets/NAME"):
-        parse_destination(text)
+def test_command_and_program_refuse_and_take_the_same_destinations() -> None:
+    wrong = ("", "datasets", "x", "/datasets/x", "datasets/../x", "datasets/.data-sync", "datasets//x", "datasets/a b")
+    for text in (*wrong, "runs/x", "datasets/", "datasets/x/../../y"):
+        with pytest.raises(SettingsError, match="must be datasets/NAME"):
+            request(destination=text)
+        with pytest.raises(WrongInputError, match="must be datasets/NAME"):
+            parse_destination(text)
+    for text in ("datasets/x", "datasets/x/", "datasets/a/b-1.0_c"):
+        assert request(destination=text).destination == text
+        assert f"datasets/{parse_destination(text)}" == text.rstrip("/")
 
 
-@pytest.mark.parametrize("text", ["datasets/x", "datasets/x/", "datasets/a/b-1.0_c"])
-def test_command_and_program_take_the_same_destinations(text: str) -> None:
-    assert request(destination=text).destination == text
-    assert f"datasets/{parse_destination(text)}" == text.rstrip("/")
+def test_command_and_program_refuse_the_same_sources_and_one_is_a_folder() -> None:
+    for text in ("", "corpus/images", "s3:/corpus", "s3://", "https://corpus/x"):
+        with pytest.raises(SettingsError, match="must be s3://BUCKET"):
+            request(source=text)
+        with pytest.raises(WrongInputError, match="must be s3://BUCKET"):
+            parse_source(text)
+    for text, prefix in (("", ""), ("/", ""), ("/a/b", "a/b/"), ("/a/b/", "a/b/")):
+        assert parse_source(f"s3://corpus{text}") == ("corpus", prefix)
 
 
-@pytest.mark.parametrize("text", ["", "corpus/images", "s3:/corpus", "s3://", "https://corpus/x"])
-def test_command_and_program_refuse_the_same_sources(text: str) -> None:
-    with pytest.raises(SettingsError, match="must be s3://BUCKET"):
-        request(source=text)
-    with pytest.raises(WrongInputError, match="must be s3://BUCKET"):
-        parse_source(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "prefix"),
-    [("s3://corpus", ""), ("s3://corpus/", ""), ("s3://corpus/a/b", "a/b/"), ("s3://corpus/a/b/", "a/b/")],
-)
-def test_a_source_is_a_folder(text: str, prefix: str) -> None:
-    assert parse_source(text) == ("corpus", prefix)
-
-
-@pytest.mark.parametrize("workers", [0, 129])
-def test_the_number_of_threads_is_limited(workers: int) -> None:
-    with pytest.raises(SettingsError, match=f"workers={workers} must be between 1 and 128"):
-        request(workers=workers)
+def test_the_number_of_threads_is_limited() -> None:
+    for workers in (0, 129):
+        with pytest.raises(SettingsError, match=f"workers={workers} must be between 1 and 128"):
+            request(workers=workers)

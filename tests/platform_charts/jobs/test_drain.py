@@ -103,34 +103,21 @@ def test_the_head_ends_when_the_run_has_saved(tmp_path: Path) -> None:
         assert (tmp_path / "saved").exists()
 
 
-@pytest.mark.parametrize("ends", [False, True])
-def test_a_worker_ends_once_its_ranks_have_left_while_the_run_goes_on(tmp_path: Path, ends: bool) -> None:  # noqa: FBT001
+def test_a_worker_ends_once_its_ranks_have_left_or_died_while_the_run_goes_on(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
-    with driving(tmp_path), in_pod(lock) as one, in_pod(lock) as other:
+    with driving(tmp_path), in_pod(lock) as dying, in_pod(lock) as leaving:
         worker = start(worker_script(tmp_path, lock))
-        for rank in (one, other):
-            time.sleep(0.3)
-            assert worker.poll() is None
-            if ends:
-                rank.kill()
-                continue
-            assert rank.stdin is not None
-            rank.stdin.write(b"\n")
-            rank.stdin.flush()
+        time.sleep(0.3)
+        assert worker.poll() is None
+        dying.kill()
+        time.sleep(0.3)
+        assert worker.poll() is None
+        assert leaving.stdin is not None
+        leaving.stdin.write(b"\n")
+        leaving.stdin.flush()
         assert worker.wait(timeout=PATIENCE) == 0
+        assert start(worker_script(tmp_path, tmp_path / "no ranks")).wait(timeout=PATIENCE) == 0
         assert RunDirectory(tmp_path).is_running()
-
-
-def test_a_worker_without_ranks_ends_at_once(tmp_path: Path) -> None:
-    with driving(tmp_path):
-        assert start(worker_script(tmp_path, tmp_path / "lock")).wait(timeout=PATIENCE) == 0
-
-
-def test_a_worker_does_not_wait_beyond_its_grace_period(tmp_path: Path) -> None:
-    with driving(tmp_path), in_pod(tmp_path / "lock") as rank:
-        worker = start(worker_script(tmp_path, tmp_path / "lock", grace_seconds=36))
-        assert worker.wait(timeout=PATIENCE) == 0
-        assert rank.poll() is None
 
 
 def test_a_worker_stays_until_the_deadline_that_ray_was_told_although_telling_takes_long(tmp_path: Path) -> None:
@@ -155,30 +142,24 @@ def test_outside_of_a_pod_there_is_no_lock(monkeypatch: pytest.MonkeyPatch) -> N
         pass
 
 
-def test_a_finished_run_is_not_asked_to_stop(tmp_path: Path) -> None:
+def test_a_finished_run_is_not_asked_to_stop_and_its_worker_tells_nobody(tmp_path: Path) -> None:
+    """Its cluster is deleted, and the head may be gone."""
     with RunDirectory(tmp_path).driving():
         pass
     assert start(head_script(tmp_path)).wait(timeout=PATIENCE) == 0
     assert not RunDirectory(tmp_path).stop_is_requested()
-
-
-def test_a_worker_of_a_finished_run_tells_nobody(tmp_path: Path) -> None:
-    """Its cluster is deleted, and the head may be gone."""
-    with RunDirectory(tmp_path).driving():
-        pass
     told = tmp_path / "told"
     script = worker_script(tmp_path, tmp_path / "lock").replace("ray drain-node", f"touch {told} #")
     assert start(script).wait(timeout=PATIENCE) == 0
     assert not told.exists()
 
 
-@pytest.mark.parametrize("make_folder", [True, False])
-def test_a_job_whose_run_never_started_ends_at_once(tmp_path: Path, make_folder: bool) -> None:  # noqa: FBT001
+def test_a_job_whose_run_never_started_ends_at_once(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    if make_folder:
-        folder.mkdir()
-    assert start(head_script(folder)).wait(timeout=PATIENCE) == 0
-    assert start(worker_script(folder, tmp_path / "lock")).wait(timeout=PATIENCE) == 0
+    for _ in range(2):
+        assert start(head_script(folder)).wait(timeout=PATIENCE) == 0
+        assert start(worker_script(folder, tmp_path / "lock")).wait(timeout=PATIENCE) == 0
+        folder.mkdir(exist_ok=True)
 
 
 def test_ray_knows_the_flags_of_drain_node() -> None:

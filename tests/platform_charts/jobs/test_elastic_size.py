@@ -7,6 +7,7 @@ import pytest
 from infra.spec.cluster_names import PRICE_VARIABLE, WORKER_PRICE_VARIABLE
 from infra.spec.errors import RefusedError
 from infra.spec.manifest import Manifest
+from infra.spec.outputs import GpuGroupOutput
 from platform_charts.jobs.elastic_size import place_elastic_job
 from platform_charts.jobs.placement import Placement
 from platform_charts.jobs.request import JobRequest
@@ -23,34 +24,22 @@ def _shape(placement: Placement) -> tuple[int, int, tuple[int, ...], int]:
     return placement.pods, placement.gpus, placement.sizes, placement.efa
 
 
-@pytest.mark.parametrize(
-    ("sizes", "shape"),
-    [
-        pytest.param((2, 4, 8), (1, 2, (1, 2, 4), 0), id="parts of a node"),
-        pytest.param((4, 8, 16), (1, 4, (1, 2, 4), 0), id="whole nodes"),
-        pytest.param((8, 16), (2, 4, (2, 4), 0), id="several nodes from the start"),
-        pytest.param((2, 3, 4), (1, 2, (1, 2), 0), id="whole pods only"),
-        pytest.param((8, 16, 32), (2, 4, (2, 4), 0), id="as many as the group has nodes for"),
-        pytest.param((8, 12), (2, 4, (2, 3), 0), id="a number that is odd in nodes"),
-    ],
-)
-def test_a_pod_holds_the_ranks_that_it_would_hold_in_a_job_with_the_fewest(
-    sizes: tuple[int, ...], shape: tuple[int, int, tuple[int, ...], int]
-) -> None:
-    assert _shape(place_elastic_job(elastic(*sizes), with_groups(L4))) == shape
-
-
-def test_a_job_of_which_one_size_is_left_is_a_fixed_one() -> None:
-    placement = place_elastic_job(elastic(16, 32), with_groups(L4))
-    assert _shape(placement) == (4, 4, (), 0)
-
-
-def test_pods_of_whole_nodes_have_their_interfaces_although_the_first_one_is_alone() -> None:
-    assert _shape(place_elastic_job(elastic(8, 16, 32), with_groups(A100))) == (1, 8, (1, 2, 4), 4)
-
-
-def test_pods_that_share_a_node_with_one_interface_have_none() -> None:
-    assert _shape(place_elastic_job(elastic(2, 4, 8), with_groups(G5))) == (1, 2, (1, 2, 4), 0)
+def test_a_pod_holds_the_ranks_that_it_would_hold_in_a_job_with_the_fewest() -> None:
+    shapes: dict[str, tuple[GpuGroupOutput, tuple[int, ...], tuple[int, int, tuple[int, ...], int]]] = {
+        "parts of a node": (L4, (2, 4, 8), (1, 2, (1, 2, 4), 0)),
+        "whole nodes": (L4, (4, 8, 16), (1, 4, (1, 2, 4), 0)),
+        "several nodes from the start": (L4, (8, 16), (2, 4, (2, 4), 0)),
+        "whole pods only": (L4, (2, 3, 4), (1, 2, (1, 2), 0)),
+        "as many as the group has nodes for": (L4, (8, 16, 32), (2, 4, (2, 4), 0)),
+        "a number that is odd in nodes": (L4, (8, 12), (2, 4, (2, 3), 0)),
+        "one size is left, so it is a fixed job": (L4, (16, 32), (4, 4, (), 0)),
+        "whole nodes have their interfaces although the first is alone": (A100, (8, 16, 32), (1, 8, (1, 2, 4), 4)),
+        "pods that share a node with one interface have none": (G5, (2, 4, 8), (1, 2, (1, 2, 4), 0)),
+    }
+    for case, (group, sizes, shape) in shapes.items():
+        assert _shape(place_elastic_job(elastic(*sizes), with_groups(group))) == shape, case
+    without = place_elastic_job(elastic(2, 4, gpus_per_worker=0, cpus_per_worker=2), target_of("prod"))
+    assert _shape(without) == (2, 0, (2, 4), 0), "without GPUs a pod for each rank"
 
 
 def test_parts_of_nodes_with_several_interfaces_are_refused() -> None:
@@ -71,22 +60,14 @@ def test_the_group_has_to_be_large_enough_for_the_most() -> None:
     assert [group.name for group in placement.groups] == [L4.name]
 
 
-def test_a_job_without_gpus_has_a_pod_for_each_rank() -> None:
-    placement = place_elastic_job(elastic(2, 4, gpus_per_worker=0, cpus_per_worker=2), target_of("prod"))
-    assert _shape(placement) == (2, 0, (2, 4), 0)
-
-
 def test_the_job_starts_with_the_fewest_and_says_what_it_may_become() -> None:
     made = rendered(elastic(2, 4, 8), with_groups(L4))
     (group,) = made["spec"]["rayClusterSpec"]["workerGroupSpecs"]
     assert [group[key] for key in ("minReplicas", "replicas", "maxReplicas")] == [1, 1, 4]
     assert _marks(made) == ("true", "1,2,4", "true")
+    assert _marks(rendered(job(workers=4), with_groups(L4))) == (None, None, None), "a fixed one is not marked"
     # The pods may be on several nodes later.
     assert "podAffinity" in worker_of(made)["affinity"]
-
-
-def test_a_fixed_job_is_not_marked() -> None:
-    assert _marks(rendered(job(workers=4), with_groups(L4))) == (None, None, None)
 
 
 def test_the_driver_of_an_elastic_job_knows_the_price_of_its_head_and_of_a_worker() -> None:

@@ -24,29 +24,20 @@ def images(ray_job: Manifest) -> set[str]:
     return {container["image"] for pod in expand(ray_job) for container in pod["spec"]["containers"]}
 
 
-def test_every_pod_runs_the_image_of_the_request() -> None:
+def test_every_pod_runs_the_image_of_the_request_or_the_releases() -> None:
     assert images(rendered(job(image=DERIVED), PROD)) == {DERIVED}
+    assert images(rendered(job(), PROD)) == {PROD.release.images["trainer"].reference_in(REPOSITORY)}
 
 
-def test_without_an_image_every_pod_runs_the_releases() -> None:
-    expected = PROD.release.images["trainer"].reference_in(REPOSITORY)
-    assert images(rendered(job(), PROD)) == {expected}
-
-
-@pytest.mark.parametrize("reference", [f"{REPOSITORY}:custom-0123", REPOSITORY, f"{REPOSITORY}:x@sha256:{'d' * 64}"])
-def test_an_image_without_a_digest_alone_is_refused(reference: str) -> None:
-    with pytest.raises(SettingsError, match=r"image=\S+ is not a digest reference") as refused:
-        job(image=reference)
-    assert "make image FROM=" in refused.value.remedy
-
-
-@pytest.mark.parametrize(
-    "repository", ["docker.io/library/python", REPOSITORY.replace("trainer", "mlflow"), f"{REPOSITORY}/more", "trainer"]
-)
-def test_an_image_of_another_repository_is_refused(repository: str) -> None:
-    with pytest.raises(RefusedError, match=rf"is not in {REPOSITORY}") as refused:
-        render_job(job(image=f"{repository}@sha256:{'d' * 64}"), PROD)
-    assert "make image FROM=" in refused.value.remedy
+def test_an_image_without_a_digest_alone_or_of_another_repository_is_refused() -> None:
+    for reference in (f"{REPOSITORY}:custom-0123", REPOSITORY, f"{REPOSITORY}:x@sha256:{'d' * 64}"):
+        with pytest.raises(SettingsError, match=r"image=\S+ is not a digest reference") as refused:
+            job(image=reference)
+        assert "make image FROM=" in refused.value.remedy
+    for repository in ("docker.io/library/python", REPOSITORY.replace("trainer", "mlflow"), f"{REPOSITORY}/more"):
+        with pytest.raises(RefusedError, match=rf"is not in {REPOSITORY}") as not_ours:
+            render_job(job(image=f"{repository}@sha256:{'d' * 64}"), PROD)
+        assert "make image FROM=" in not_ours.value.remedy
 
 
 def test_a_resumed_job_keeps_its_image_and_another_one_replaces_it() -> None:
@@ -55,9 +46,7 @@ def test_a_resumed_job_keeps_its_image_and_another_one_replaces_it() -> None:
     other = DERIVED.replace("d" * 64, "e" * 64)
     assert JobOptions(image=other).or_else(kept).image == other
     assert JobOptions(group="a100").or_else(kept).image == DERIVED
-
-
-def test_a_job_with_the_releases_image_is_resumed_with_that_of_the_next_release() -> None:
+    # One with the release's image is resumed with that of the next release.
     assert options_of(rendered(job(), PROD)).image is None
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.spec.catalog import InstanceType, load_catalog
+from infra.spec.catalog import load_catalog
 from infra.spec.errors import PlatformError, RefusedError, SettingsError
 from platform_charts.jobs.placement import find_team, gpu_model, place_job
 from platform_charts.jobs.rayjob import render_job
@@ -22,29 +22,23 @@ GPU_TYPES = sorted(name for name, instance in CATALOG.instances.items() if insta
 A100, L4, T4 = group_of("p4d.24xlarge"), group_of("g6.12xlarge"), group_of("g4dn.xlarge")
 
 
-def test_a_job_larger_than_a_node_gets_whole_nodes_with_all_their_interfaces() -> None:
-    placement = place_job(job(workers=16), with_groups(A100))
-    assert (placement.pods, placement.gpus, placement.efa) == (2, 8, 4)
+def test_ranks_are_spread_evenly_over_whole_nodes_with_all_their_interfaces_or_fill_a_part_of_one() -> None:
+    for workers, shape in ((16, (2, 8, 4)), (3, (1, 3, 0)), (12, (2, 6, 4)), (32, (A100.max_nodes, 8, 4))):
+        placement = place_job(job(workers=workers), with_groups(A100))
+        assert (placement.pods, placement.gpus, placement.efa) == shape, workers
 
 
-def test_a_job_smaller_than_a_node_is_one_pod_without_efa() -> None:
-    placement = place_job(job(workers=3), with_groups(A100))
-    assert (placement.pods, placement.gpus, placement.efa) == (1, 3, 0)
-
-
-def test_ranks_that_do_not_fill_their_nodes_are_spread_evenly() -> None:
-    placement = place_job(job(workers=12), with_groups(A100))
-    assert (placement.pods, placement.gpus) == (2, 6)
-
-
-def test_the_cheapest_group_that_fits_is_taken() -> None:
-    placement = place_job(job(workers=4), with_groups(A100, L4))
-    assert placement.groups == (L4,)
-
-
-def test_a_group_whose_cores_do_not_suffice_is_passed_over() -> None:
-    placement = place_job(job(workers=1, cpus_per_worker=4), with_groups(T4, L4))
-    assert placement.groups == (L4,)
+def test_the_cheapest_group_that_has_room_is_taken() -> None:
+    large, small = group_of("g5.12xlarge"), group_of("g6e.xlarge")  # 5.67 USD an hour for 4 GPUs, 1.86 for one
+    for request, groups, taken in (
+        (job(workers=4), (A100, L4), L4),
+        (job(workers=4, group=A100.name), (A100, L4), A100),
+        (job(workers=1, cpus_per_worker=4), (T4, L4), L4),  # too few cores
+        (job(workers=1, cpus_per_worker=1), (small, large), large),  # a part of a node costs a part of its price
+        (job(workers=4, cpus_per_worker=1), (L4, T4), T4),  # 4.60 and 4 x 0.53 USD an hour
+    ):
+        assert place_job(request, with_groups(*groups)).groups == (taken,), (request.workers, taken.name)
+    assert place_job(job(workers=4, cpus_per_worker=1), with_groups(L4, T4)).pods == 4
 
 
 def test_where_prices_are_unknown_the_group_with_fewer_pods_is_taken_and_then_the_first_name() -> None:
@@ -62,16 +56,6 @@ def test_a_known_price_comes_before_an_unknown_one() -> None:
     assert place_job(job(workers=4), target).groups == (A100,)
 
 
-def test_only_the_part_of_a_node_that_is_used_counts_as_its_price() -> None:
-    large, small = group_of("g5.12xlarge"), group_of("g6e.xlarge")  # 5.67 USD an hour for 4 GPUs, 1.86 for one
-    assert place_job(job(workers=1, cpus_per_worker=1), with_groups(small, large)).groups == (large,)
-
-
-def test_several_small_nodes_are_taken_where_they_are_cheaper_than_a_large_one() -> None:
-    placement = place_job(job(workers=4, cpus_per_worker=1), with_groups(L4, T4))  # 4.60 and 4 x 0.53 USD an hour
-    assert (placement.groups, placement.pods) == ((T4,), 4)
-
-
 def test_the_pods_of_a_job_are_interruptible_on_spot_nodes_only() -> None:
     spot = group_of("g6.12xlarge", capacity_type="SPOT")
     assert place_job(job(workers=4), with_groups(spot)).is_interruptible
@@ -79,26 +63,10 @@ def test_the_pods_of_a_job_are_interruptible_on_spot_nodes_only() -> None:
     assert not place_job(job(gpus_per_worker=0, cpus_per_worker=1), target_of("dev")).is_interruptible
 
 
-def test_a_team_is_found_by_its_name() -> None:
-    assert find_team("production", target_of("prod")).namespace == "production"
-
-
-def test_a_rank_may_have_all_cores_of_its_gpu() -> None:
-    assert place_job(job(workers=1, cpus_per_worker=11), with_groups(A100)).share.cpus == 11
-
-
-def test_a_job_that_fills_its_group_is_placed() -> None:
-    assert place_job(job(workers=32), with_groups(A100)).pods == A100.max_nodes
-
-
 def test_the_share_of_a_pod_is_that_of_its_gpus() -> None:
     one, three = (place_job(job(workers=count), with_groups(A100)).share for count in (1, 3))
     assert three == (3 * one.cpus, 3 * one.memory_gib)
-
-
-def test_a_named_group_is_taken_though_another_is_cheaper() -> None:
-    placement = place_job(job(workers=4, group=A100.name), with_groups(A100, L4))
-    assert placement.groups == (A100,)
+    assert place_job(job(workers=1, cpus_per_worker=11), with_groups(A100)).share.cpus == 11, "all cores of its GPU"
 
 
 def test_a_job_runs_on_a_capacity_block_only_if_it_names_it() -> None:
@@ -128,13 +96,8 @@ def test_pods_that_share_a_gpu_share_the_cores_and_the_memory_of_its_node() -> N
     assert asks == (of_gpu.cpus, of_gpu.memory_gib // 4)
     with pytest.raises(RefusedError, match=f"exceeds {of_gpu.cpus}, the cores per GPU"):
         place_job(job(group="shared", workers=1, cpus_per_worker=of_gpu.cpus + 1), with_groups(shared))
-
-
-@pytest.mark.parametrize("devices", [2, 4])
-def test_two_ranks_do_not_share_a_gpu(devices: int) -> None:
-    target = with_groups(group_of("g4dn.xlarge", name="shared", devices_per_gpu=devices))
     with pytest.raises(RefusedError, match="NCCL supports one rank per GPU, not 2 on shared ones"):
-        place_job(job(group="shared", workers=2, cpus_per_worker=1), target)
+        place_job(job(group="shared", workers=2, cpus_per_worker=1), with_groups(shared))
 
 
 def test_ranks_without_a_gpu_go_to_the_head_nodes_one_pod_each() -> None:
@@ -158,14 +121,11 @@ WRONG: list[tuple[dict[str, Any], type[PlatformError], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "error", "message"), WRONG, ids=[str(changes) for changes, *_ in WRONG])
-def test_a_request_that_does_not_fit_is_refused_with_the_numbers(
-    changes: dict[str, Any], error: type[PlatformError], message: str
-) -> None:
-    target, request = target_of("prod"), job(**changes)
-    with pytest.raises(error) as refusal:
-        render_job(request, target)
-    assert message in str(refusal.value)
+def test_a_request_that_does_not_fit_is_refused_with_the_numbers() -> None:
+    for changes, error, message in WRONG:
+        with pytest.raises(error) as refusal:
+            render_job(job(**changes), target_of("prod"))
+        assert message in str(refusal.value)
 
 
 def test_a_stack_without_teams_or_groups_says_what_to_add() -> None:
@@ -192,30 +152,21 @@ def test_a_placement_holds_every_rank_within_the_group(type_: str, workers: int,
     assert placement.share.cpus >= placement.gpus * cpus
 
 
-@pytest.mark.parametrize("type_", GPU_TYPES)
-def test_the_shares_of_a_node_leave_room_for_the_system_and_waste_little(type_: str) -> None:
-    instance: InstanceType = CATALOG.find_instance(type_)
-    group = group_of(type_)
-    whole = gpu_share(group, catalog=CATALOG).times(group.gpus_per_node)
-    huge_pages_gib = instance.efa_huge_pages_mib / 2**10 if group.efa_per_node else 0
-    # Half a core and 1.5 GiB for daemon sets, and 7 % of the memory that the system does not show.
-    assert whole.cpus <= instance.vcpus - 0.5
-    assert whole.memory_gib + huge_pages_gib + 1.5 <= 0.93 * instance.memory_gib
-    assert whole.cpus >= 0.74 * instance.vcpus
-    assert whole.memory_gib >= 0.74 * instance.memory_gib
+def test_the_shares_of_a_node_leave_room_for_the_system_and_waste_little() -> None:
+    for type_ in GPU_TYPES:
+        instance, group = CATALOG.find_instance(type_), group_of(type_)
+        whole = gpu_share(group, catalog=CATALOG).times(group.gpus_per_node)
+        huge_pages_gib = instance.efa_huge_pages_mib / 2**10 if group.efa_per_node else 0
+        # Half a core and 1.5 GiB for daemon sets, and 7 % of the memory that the system does not show.
+        assert 0.74 * instance.vcpus <= whole.cpus <= instance.vcpus - 0.5, type_
+        assert whole.memory_gib + huge_pages_gib + 1.5 <= 0.93 * instance.memory_gib, type_
+        assert whole.memory_gib >= 0.74 * instance.memory_gib, type_
 
 
 def test_a_pod_gets_the_part_of_the_nodes_nvme_that_it_has_of_the_gpus() -> None:
     group = group_of("p4d.24xlarge", cache_gib=6000)
-    assert [place_job(job(workers=workers), with_groups(group)).cache_gib for workers in (1, 3, 8, 16)] == [
-        750,
-        2250,
-        6000,
-        6000,
-    ]
-
-
-def test_pods_that_share_a_gpu_share_the_nvme_too() -> None:
+    parts = [place_job(job(workers=workers), with_groups(group)).cache_gib for workers in (1, 3, 8, 16)]
+    assert parts == [750, 2250, 6000, 6000]
     shared = group_of("g4dn.xlarge", name="shared", cache_gib=40, devices_per_gpu=4)
     assert place_job(job(workers=1, cpus_per_worker=1, group="shared"), with_groups(shared)).cache_gib == 10
 
@@ -231,19 +182,18 @@ def test_a_job_in_fp8_gets_a_group_whose_gpus_have_it_though_another_is_cheaper(
     assert place_job(job(workers=1, cpus_per_worker=1, needs_float8=True), with_groups(T4, L4)).groups == (L4,)
 
 
-@pytest.mark.parametrize(
-    ("instance", "choice", "capability"),
-    [("g4dn.xlarge", "group", "7.5"), ("g5.xlarge", "group", "8.6"), ("p4d.24xlarge", "gpu_model", "8.0")],
-)
-def test_a_job_in_fp8_is_refused_on_older_gpus_with_the_instance_types_that_can(
-    instance: str, choice: str, capability: str
-) -> None:
-    old = group_of(instance)
-    chosen = {"group": old.name, "gpu_model": gpu_model(old, CATALOG)}[choice]
-    request = job(workers=1, cpus_per_worker=1, needs_float8=True, **{choice: chosen})
-    with pytest.raises(RefusedError, match="capability 8.9 or higher, its have " + capability) as refusal:
-        place_job(request, with_groups(old, L4))
-    assert "those of g6, g6e, g7, g7e, p5, p5e, p5en, p6-b200, p6-b300" in str(refusal.value)
+def test_a_job_in_fp8_is_refused_on_older_gpus_with_the_instance_types_that_can() -> None:
+    for instance, choice, capability in (
+        ("g4dn.xlarge", "group", "7.5"),
+        ("g5.xlarge", "group", "8.6"),
+        ("p4d.24xlarge", "gpu_model", "8.0"),
+    ):
+        old = group_of(instance)
+        chosen = {"group": old.name, "gpu_model": gpu_model(old, CATALOG)}[choice]
+        request = job(workers=1, cpus_per_worker=1, needs_float8=True, **{choice: chosen})
+        with pytest.raises(RefusedError, match="capability 8.9 or higher, its have " + capability) as refusal:
+            place_job(request, with_groups(old, L4))
+        assert "those of g6, g6e, g7, g7e, p5, p5e, p5en, p6-b200, p6-b300" in str(refusal.value)
 
 
 def test_of_the_groups_of_a_model_those_without_nvme_do_not_cache_a_dataset() -> None:
@@ -254,10 +204,6 @@ def test_of_the_groups_of_a_model_those_without_nvme_do_not_cache_a_dataset() ->
     assert [group.name for group in placement.groups] == ["large", "small"]
     assert placement.cache_gib == 50
     assert "data.cache" in placement.left_out[0]
-
-
-@pytest.mark.parametrize("gpus", [0, 1])
-def test_a_job_that_caches_its_dataset_is_refused_where_no_node_has_nvme(gpus: int) -> None:
-    request = job(workers=4, gpus_per_worker=gpus, cpus_per_worker=1, needs_cache=True)
-    with pytest.raises(RefusedError, match=r"NVMe disks.*data\.cache"):
-        place_job(request, with_groups(L4))
+    for gpus in (0, 1):
+        with pytest.raises(RefusedError, match=r"NVMe disks.*data\.cache"):
+            place_job(job(workers=4, gpus_per_worker=gpus, cpus_per_worker=1, needs_cache=True), with_groups(L4))

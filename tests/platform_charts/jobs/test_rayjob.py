@@ -8,8 +8,6 @@ import subprocess
 import sys
 from dataclasses import replace
 
-import pytest
-
 from infra.spec.manifest import Manifest
 from infra.spec.settings import environment_names
 from platform_charts.jobs.pods import CACHE_LIMIT_VARIABLE
@@ -39,68 +37,53 @@ def request_of(config: str) -> JobRequest:
     )
 
 
-@pytest.mark.parametrize("environment", environment_names())
-@pytest.mark.parametrize("config", shipped_names())
-def test_every_pod_of_a_shipped_configuration_passes_restricted(environment: str, config: str) -> None:
-    target = target_of(environment)
-    request = replace(request_of(config), team=target.outputs.teams[0].name)
-    settings, ray_job = render_job(request, target)
-    pods = expand(ray_job)
-    assert [violation for pod in pods for violation in violations(pod)] == []
-    assert {pod["metadata"]["namespace"] for pod in pods} == {settings["metadata"]["namespace"]}
+def test_every_pod_of_a_shipped_configuration_passes_restricted_in_every_environment() -> None:
+    for environment in environment_names():
+        target = target_of(environment)
+        for config in shipped_names():
+            request = replace(request_of(config), team=target.outputs.teams[0].name)
+            settings, ray_job = render_job(request, target)
+            pods = expand(ray_job)
+            assert [violation for pod in pods for violation in violations(pod)] == [], (environment, config)
+            assert {pod["metadata"]["namespace"] for pod in pods} == {settings["metadata"]["namespace"]}
 
 
-def test_the_settings_reach_the_pods_unchanged() -> None:
+def test_settings_priority_deadlines_and_retries_of_the_request_reach_the_job_and_its_pods() -> None:
     text = "# a comment\nrun:\n  seed: 1\n"
-    settings, ray_job = render_job(job(settings_yaml=text), PROD)
+    fields = {"deadline_hours": 1.5, "start_hours": 0.25, "restarts": 2, "keep_days": 0.5, "run": "first_try"}
+    settings, ray_job = render_job(job(settings_yaml=text, priority="high", **fields), PROD)
     assert settings["data"] == {"settings.yaml": text}
     volumes = worker_of(ray_job)["volumes"]
     assert {"name": "settings", "configMap": {"name": settings["metadata"]["name"]}} in volumes
-
-
-def test_the_job_is_in_its_teams_queue_with_its_priority() -> None:
-    labels = rendered(job(priority="high"), PROD)["metadata"]["labels"]
+    labels, spec = ray_job["metadata"]["labels"], ray_job["spec"]
     assert labels["kueue.x-k8s.io/queue-name"] == "research"
     assert labels["kueue.x-k8s.io/priority-class"] == "training-high"
-
-
-def test_every_pod_has_the_priority_class() -> None:
-    pods = expand(rendered(job(priority="low"), PROD))
-    assert {pod["spec"]["priorityClassName"] for pod in pods} == {"training-low"}
-
-
-def test_a_second_apply_cannot_suspend_a_running_job() -> None:
-    assert "suspend" not in EFA_JOB["spec"]
-
-
-def test_kueue_sees_that_the_nodes_go_with_the_job() -> None:
-    assert EFA_JOB["spec"]["shutdownAfterJobFinishes"] is True
-    assert "deletionStrategy" not in EFA_JOB["spec"]
-
-
-def test_deadlines_are_in_seconds() -> None:
-    spec = rendered(job(deadline_hours=1.5, start_hours=0.25, restarts=2), PROD)["spec"]
+    assert {pod["spec"]["priorityClassName"] for pod in expand(ray_job)} == {"training-high"}
+    assert ray_job["metadata"]["annotations"] == {"ray-train-platform/keep-days": "0.5"}
     assert (spec["activeDeadlineSeconds"], spec["preRunningDeadlineSeconds"], spec["backoffLimit"]) == (5400, 900, 2)
+    assert shlex.split(spec["entrypoint"])[-2:] == ["--name", "first_try"]
 
 
-def test_a_restart_resumes_the_run_of_the_jobs_name() -> None:
-    assert shlex.split(EFA_JOB["spec"]["entrypoint"])[-2:] == ["--name", "resnet101"]
+def test_each_kind_runs_its_program() -> None:
+    trains = "python -m training train --config /etc/training/settings.yaml --name resnet101"
+    assert EFA_JOB["spec"]["entrypoint"] == trains, "a restart resumes the run of the job's name"
+    assert rendered(job(kind="benchmark"), PROD)["spec"]["entrypoint"] == "python -m observability.benchmarks"
 
 
-def test_a_job_can_resume_a_run_of_another_name() -> None:
-    entrypoint = rendered(job(run="first_try"), PROD)["spec"]["entrypoint"]
-    assert shlex.split(entrypoint)[-2:] == ["--name", "first_try"]
-
-
-@pytest.mark.parametrize(
-    ("kind", "program"),
-    [
-        ("train", "python -m training train --config /etc/training/settings.yaml --name resnet101"),
-        ("benchmark", "python -m observability.benchmarks"),
-    ],
-)
-def test_each_kind_runs_its_program(kind: str, program: str) -> None:
-    assert rendered(job(kind=kind), PROD)["spec"]["entrypoint"] == program
+def test_what_the_security_of_a_cluster_and_of_its_quota_relies_on_is_so_in_every_job() -> None:
+    spec, cluster = EFA_JOB["spec"], EFA_JOB["spec"]["rayClusterSpec"]
+    assert "suspend" not in spec, "a second apply would suspend a running job"
+    assert spec["shutdownAfterJobFinishes"] is True, "Kueue releases the quota with the nodes"
+    assert "deletionStrategy" not in spec
+    assert cluster["authOptions"] == {"mode": "token"}
+    assert cluster["rayVersion"] == PROD.release.stack.ray
+    assert all(pod["spec"]["automountServiceAccountToken"] is False for pod in expand(EFA_JOB))
+    head, *_, submitter = expand(EFA_JOB)
+    assert head["spec"]["serviceAccountName"] == "trainer"
+    assert "serviceAccountName" not in submitter["spec"], "it has no AWS role"
+    mounts = {mount["mountPath"]: mount for mount in worker_of(EFA_JOB)["containers"][0]["volumeMounts"]}
+    assert mounts["/mnt/datasets"] == {"name": "datasets", "mountPath": "/mnt/datasets", "readOnly": True}
+    assert mounts["/mnt/runs"] == {"name": "runs", "mountPath": "/mnt/runs"}
 
 
 def test_a_command_reaches_the_program_through_both_shells() -> None:
@@ -118,12 +101,6 @@ def run_in_shell(command: str) -> str:
     return subprocess.run(["/bin/bash", "-c", command], check=True, capture_output=True, text=True).stdout
 
 
-def test_the_head_takes_no_work_from_the_workers() -> None:
-    spec = EFA_JOB["spec"]["rayClusterSpec"]["headGroupSpec"]
-    assert spec["rayStartParams"]["num-cpus"] == "0"
-    assert spec["template"]["spec"]["nodeSelector"] == {"ray-train-platform/group": "heads"}
-
-
 def test_a_pod_without_gpus_takes_one_rank_beside_its_loaders() -> None:
     request = job(workers=4, gpus_per_worker=0, cpus_per_worker=2, loader_cpus=1)
     [workers] = rendered(request, PROD)["spec"]["rayClusterSpec"]["workerGroupSpecs"]
@@ -132,30 +109,22 @@ def test_a_pod_without_gpus_takes_one_rank_beside_its_loaders() -> None:
     assert workers["rayStartParams"]["num-cpus"] == "1"
 
 
-def test_clients_of_ray_need_the_token() -> None:
-    assert EFA_JOB["spec"]["rayClusterSpec"]["authOptions"] == {"mode": "token"}
-
-
-def test_the_ray_version_is_the_releases() -> None:
-    assert EFA_JOB["spec"]["rayClusterSpec"]["rayVersion"] == PROD.release.stack.ray
-
-
 def test_a_worker_with_efa_requests_as_many_interfaces_and_huge_pages_as_its_limits() -> None:
-    resources = worker_of(EFA_JOB)["containers"][0]["resources"]
+    worker = worker_of(EFA_JOB)
+    resources = worker["containers"][0]["resources"]
     assert resources["requests"] == resources["limits"]
-    assert resources["limits"]["nvidia.com/gpu"] == "8"
-    assert resources["limits"]["vpc.amazonaws.com/efa"] == "4"
-    assert resources["limits"]["hugepages-2Mi"] == "5120Mi"
+    devices = {name: resources["limits"][name] for name in ("nvidia.com/gpu", "vpc.amazonaws.com/efa", "hugepages-2Mi")}
+    assert list(devices.values()) == ["8", "4", "5120Mi"]
+    [size] = [volume["emptyDir"]["sizeLimit"] for volume in worker["volumes"] if volume["name"] == "shm"]
+    memory = resources["limits"]["memory"]
+    assert 2 * int(size.removesuffix("Mi")) == 1024 * int(memory.removesuffix("Gi")), "half of it is shared memory"
 
 
-@pytest.mark.parametrize(("type_", "has_rdma"), [("p4d.24xlarge", True), ("p5.48xlarge", True), ("g6.12xlarge", False)])
-def test_libfabric_uses_rdma_where_the_family_has_it(type_: str, has_rdma: bool) -> None:  # noqa: FBT001
-    found = variables(worker_of(rendered(job(), with_groups(group_of(type_))))["containers"][0])
-    assert found["FI_PROVIDER"] == "efa"
-    assert ("FI_EFA_USE_DEVICE_RDMA" in found) is has_rdma
-
-
-def test_a_job_in_one_pod_has_no_network_variables() -> None:
+def test_libfabric_uses_rdma_where_the_family_has_it_and_a_job_in_one_pod_no_network() -> None:
+    for type_, has_rdma in (("p4d.24xlarge", True), ("p5.48xlarge", True), ("g6.12xlarge", False)):
+        found = variables(worker_of(rendered(job(), with_groups(group_of(type_))))["containers"][0])
+        assert found["FI_PROVIDER"] == "efa"
+        assert ("FI_EFA_USE_DEVICE_RDMA" in found) is has_rdma, type_
     found = variables(worker_of(rendered(job(workers=8, group="a100"), PROD))["containers"][0])
     assert not [name for name in found if name.startswith(("NCCL_", "FI_", "GLOO_"))]
 
@@ -165,15 +134,12 @@ def test_the_ranks_write_to_the_log_of_their_pod() -> None:
     assert variables(worker_of(EFA_JOB)["containers"][0])[POD_LOG_VARIABLE] == "/proc/1/fd/1"
 
 
-def test_a_job_has_the_days_for_which_it_is_kept_as_an_annotation() -> None:
-    annotations = rendered(job(keep_days=0.5), PROD)["metadata"]["annotations"]
-    assert annotations == {"ray-train-platform/keep-days": "0.5"}
-
-
-def test_workers_tolerate_the_taints_of_their_group_and_that_it_has_no_capacity() -> None:
-    worker = worker_of(rendered(job(workers=4, group="l4", team="research"), target_of("staging")))
-    tolerated = [toleration["key"] for toleration in worker["tolerations"]]
+def test_a_pod_on_spot_tolerates_its_taints_and_ends_within_the_two_minutes_of_notice() -> None:
+    ray_job = rendered(job(workers=4, group="l4", team="research"), target_of("staging"))
+    tolerated = [toleration["key"] for toleration in worker_of(ray_job)["tolerations"]]
     assert tolerated == ["nvidia.com/gpu", "ray-train-platform/spot", "ray-train-platform/no-capacity"]
+    assert all(pod["spec"]["terminationGracePeriodSeconds"] < 120 for pod in expand(ray_job)[:-1])
+    assert worker_of(EFA_JOB)["terminationGracePeriodSeconds"] == 300
 
 
 def _kept(ray_job: Manifest) -> set[str]:
@@ -184,40 +150,12 @@ def _kept(ray_job: Manifest) -> set[str]:
     return {pod["metadata"]["labels"].get("ray.io/node-type", "submitter") for pod in marked}
 
 
-def test_a_drain_may_evict_no_pod_of_a_job() -> None:
+def test_a_drain_may_evict_only_workers_on_nodes_that_ec2_ends_so_that_they_save() -> None:
     assert _kept(EFA_JOB) == {"head", "worker", "submitter"}
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [{"capacity_type": "SPOT"}, {"capacity_type": "CAPACITY_BLOCK", "drain_before": "2027-01-01T00:00:00+00:00"}],
-)
-def test_workers_on_nodes_that_ec2_ends_are_evicted_so_that_they_save(fields: dict[str, str]) -> None:
-    target = with_groups(group_of("p5.48xlarge", name="fleeting", **fields))
-    assert _kept(rendered(job(group="fleeting"), target)) == {"head", "submitter"}
-
-
-def test_a_pod_on_spot_ends_within_the_two_minutes_of_notice() -> None:
-    ray_job = rendered(job(workers=4, group="l4", team="research"), target_of("staging"))
-    pods = expand(ray_job)[:-1]
-    assert all(pod["spec"]["terminationGracePeriodSeconds"] < 120 for pod in pods)
-
-
-def test_a_pod_on_demand_has_longer_to_save() -> None:
-    assert worker_of(EFA_JOB)["terminationGracePeriodSeconds"] == 300
-
-
-def test_shared_memory_is_half_of_the_pods_memory() -> None:
-    worker = worker_of(EFA_JOB)
-    [size] = [volume["emptyDir"]["sizeLimit"] for volume in worker["volumes"] if volume["name"] == "shm"]
-    memory = worker["containers"][0]["resources"]["limits"]["memory"]
-    assert 2 * int(size.removesuffix("Mi")) == 1024 * int(memory.removesuffix("Gi"))
-
-
-def test_datasets_are_read_only_and_runs_are_the_teams_own() -> None:
-    mounts = {mount["mountPath"]: mount for mount in worker_of(EFA_JOB)["containers"][0]["volumeMounts"]}
-    assert mounts["/mnt/datasets"] == {"name": "datasets", "mountPath": "/mnt/datasets", "readOnly": True}
-    assert mounts["/mnt/runs"] == {"name": "runs", "mountPath": "/mnt/runs"}
+    block = {"capacity_type": "CAPACITY_BLOCK", "drain_before": "2027-01-01T00:00:00+00:00"}
+    for fields in ({"capacity_type": "SPOT"}, block):
+        target = with_groups(group_of("p5.48xlarge", name="fleeting", **fields))
+        assert _kept(rendered(job(group="fleeting"), target)) == {"head", "submitter"}, fields
 
 
 def test_lustre_is_mounted_read_only_where_the_stack_has_it() -> None:
@@ -227,27 +165,7 @@ def test_lustre_is_mounted_read_only_where_the_stack_has_it() -> None:
         assert mounts["/mnt/lustre"] == {"name": "lustre", "mountPath": "/mnt/lustre", "readOnly": True}
         claim = {"claimName": "lustre", "readOnly": True}
         assert {"name": "lustre", "persistentVolumeClaim": claim} in pod["spec"]["volumes"]
-
-
-def test_nothing_of_lustre_is_in_the_pods_of_a_stack_without_it() -> None:
     assert "lustre" not in json.dumps(EFA_JOB)
-
-
-def test_no_pod_of_a_job_can_talk_to_the_api_server() -> None:
-    assert all(pod["spec"]["automountServiceAccountToken"] is False for pod in expand(EFA_JOB))
-
-
-def test_the_submitter_has_no_aws_role() -> None:
-    head, *_, submitter = expand(EFA_JOB)
-    assert head["spec"]["serviceAccountName"] == "trainer"
-    assert "serviceAccountName" not in submitter["spec"]
-
-
-def test_the_image_comes_from_the_stacks_registry() -> None:
-    [image] = {container["image"] for pod in expand(EFA_JOB) for container in pod["spec"]["containers"]}
-    repository, _, tag = image.rpartition(":")
-    assert repository == PROD.outputs.registries["trainer"]
-    assert tag == "not-pushed"
 
 
 def test_workers_on_nodes_with_nvme_have_a_cache_with_a_limit() -> None:

@@ -39,9 +39,7 @@ def test_the_driver_starts_the_command_on_as_many_nodes_as_there_are_worker_pods
         *("--cmd=torchrun train.py", "--name", "mine"),
     ]
     assert workers["replicas"] == 2
-
-
-def test_without_gpus_every_worker_is_a_node() -> None:
+    # Without GPUs every worker is a node.
     (ray_job,) = render_job(command_job(workers=3, gpus_per_worker=0, cpus_per_worker=6), PROD)
     assert words_of(ray_job)[4:7] == ["--nodes=3", "--gpus=0", "--cpus=6"]
 
@@ -78,17 +76,10 @@ def test_every_pod_passes_restricted_and_writes_to_its_log() -> None:
     assert variables(worker_of(ray_job)["containers"][0])["RTP_POD_LOG"] == "/proc/1/fd/1"
 
 
-def test_only_jobs_of_this_kind_are_commands() -> None:
+def test_only_jobs_of_this_kind_are_commands_and_a_command_and_its_kind_need_each_other() -> None:
     assert is_command_job(render_job(command_job(), PROD)[-1])
     assert not is_command_job(render_job(job(), PROD)[-1])
-
-
-@pytest.mark.parametrize("changes", [{"shell_command": None}, {"shell_command": ""}, {"kind": "train"}])
-def test_a_command_and_its_kind_need_each_other(changes: dict[str, Any]) -> None:
-    with pytest.raises(SettingsError, match="shell_command="):
-        command_job(**changes)
-
-
-def test_a_name_of_a_session_is_refused() -> None:
-    with pytest.raises(SettingsError, match="only the names of sessions begin with session-"):
-        command_job(name="session-mine")
+    changes: tuple[dict[str, Any], ...] = ({"shell_command": None}, {"shell_command": ""}, {"kind": "train"})
+    for one in changes:
+        with pytest.raises(SettingsError, match="shell_command="):
+            command_job(**one)

@@ -45,9 +45,9 @@ JOBS = {
 }
 
 
-@pytest.mark.parametrize("name", JOBS)
-def test_a_job_has_only_fields_of_kuberays_schema(name: str) -> None:
-    jsonschema.validate(rendered(JOBS[name], target_of("prod")), schema_of("RayJob"))
+def test_jobs_have_only_fields_of_kuberays_schema() -> None:
+    for request in JOBS.values():
+        jsonschema.validate(rendered(request, target_of("prod")), schema_of("RayJob"))
 
 
 def test_an_unknown_field_is_an_error() -> None:

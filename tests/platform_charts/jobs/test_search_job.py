@@ -28,19 +28,20 @@ def head_of(ray_job: Manifest) -> Manifest:
     return container
 
 
-def test_one_job_has_the_workers_of_all_concurrent_trials() -> None:
-    (workers,) = rendered(search_job(group="a100"), PROD)["spec"]["rayClusterSpec"]["workerGroupSpecs"]
+def test_one_job_has_the_workers_of_all_concurrent_trials_and_the_search_of_its_name_as_driver() -> None:
+    code = PackedCode(identity='{"sha256": "0"}', data=b"archive")
+    *_, ray_job = render_job(search_job(code=code, group="a100"), PROD)
+    (workers,) = ray_job["spec"]["rayClusterSpec"]["workerGroupSpecs"]
     limits = workers["template"]["spec"]["containers"][0]["resources"]["limits"]
     assert workers["replicas"] * int(limits["nvidia.com/gpu"]) == 8
-
-
-def test_the_driver_is_the_search_of_the_jobs_name() -> None:
-    code = PackedCode(identity='{"sha256": "0"}', data=b"archive")
-    *_, ray_job = render_job(search_job(code=code), PROD)
     assert shlex.split(ray_job["spec"]["entrypoint"]) == [
         *("python", "-m", "tune", "search", "--config", "/etc/training/settings.yaml"),
         *("--code", "/mnt/code-archive/code.tar.gz", "--name", "first"),
     ]
+    # It continues on a new cluster after its driver has failed, for which a terminated pod waits.
+    assert ray_job["spec"]["backoffLimit"] == 1
+    assert "cd /mnt/runs/searches/first " in head_of(ray_job)["lifecycle"]["preStop"]["exec"]["command"][-1]
+    assert [violation for pod in expand(ray_job) for violation in violations(pod)] == []
 
 
 def test_a_search_is_told_from_other_jobs_by_a_label() -> None:
@@ -50,29 +51,14 @@ def test_a_search_is_told_from_other_jobs_by_a_label() -> None:
     assert not is_search(rendered(job(), PROD))
 
 
-def test_a_terminated_pod_waits_for_the_driver_in_the_searchs_folder() -> None:
-    ray_job = rendered(search_job(), PROD)
-    assert "cd /mnt/runs/searches/first " in head_of(ray_job)["lifecycle"]["preStop"]["exec"]["command"][-1]
-
-
-def test_a_search_continues_on_a_new_cluster_after_its_driver_has_failed() -> None:
-    assert rendered(search_job(), PROD)["spec"]["backoffLimit"] == 1
-
-
 def test_the_head_has_memory_for_what_drives_each_trial_and_no_cpu_for_ranks() -> None:
     plain, ours = (rendered(search_job(**extra), PROD) for extra in ({}, {"driver_memory_mib": 8 * 224}))
     assert [head_of(one)["resources"]["limits"]["memory"] for one in (plain, ours)] == ["6Gi", "8Gi"]
     assert ours["spec"]["rayClusterSpec"]["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
 
 
-def test_every_pod_passes_restricted() -> None:
-    *_, ray_job = render_job(search_job(), PROD)
-    assert [violation for pod in expand(ray_job) for violation in violations(pod)] == []
-
-
-@pytest.mark.parametrize(
-    ("workers", "trials", "pods", "gpus"),
-    [
+def test_a_trial_lies_within_one_node_if_it_can() -> None:
+    for workers, trials, pods, gpus in (
         (2, 4, 1, 8),  # all trials on one node
         (2, 6, 2, 6),  # three trials in each of two pods
         (2, 5, 5, 2),  # five are not divisible by the pods that would do: one trial each, on two nodes
@@ -81,11 +67,11 @@ def test_every_pod_passes_restricted() -> None:
         (8, 3, 3, 8),
         (16, 2, 4, 8),  # each trial on two whole nodes
         (1, 32, 4, 8),
-    ],
-)
-def test_a_trial_lies_within_one_node_if_it_can(workers: int, trials: int, pods: int, gpus: int) -> None:
-    placement = place_job(search_job(workers=workers, worker_groups=trials), with_groups(A100))
-    assert (placement.pods, placement.gpus) == (pods, gpus)
+    ):
+        placement = place_job(search_job(workers=workers, worker_groups=trials), with_groups(A100))
+        assert (placement.pods, placement.gpus) == (pods, gpus), (workers, trials)
+    cpus = place_job(search_job(workers=2, worker_groups=3, gpus_per_worker=0, cpus_per_worker=2), PROD)
+    assert (cpus.pods, cpus.share.cpus) == (6, 2), "every rank of every trial is a pod"
 
 
 def test_only_trials_on_several_nodes_need_efa() -> None:
@@ -103,40 +89,28 @@ def test_a_choice_of_groups_does_not_excuse_missing_interfaces_that_nobody_needs
     assert "EFA" not in describe_choice(placement, with_groups(A100))
 
 
-def test_on_cpus_every_rank_of_every_trial_is_a_pod() -> None:
-    placement = place_job(search_job(workers=2, worker_groups=3, gpus_per_worker=0, cpus_per_worker=2), PROD)
-    assert (placement.pods, placement.share.cpus) == (6, 2)
-
-
-def test_more_trials_than_a_group_has_nodes_for_are_refused_with_the_numbers() -> None:
-    with pytest.raises(RefusedError, match=r"40 GPUs \(5 x 8\) need 5 nodes of 8, it has at most 4"):
-        place_job(search_job(workers=8, worker_groups=5), with_groups(A100))
-    with pytest.raises(RefusedError, match=r"34 GPUs \(17 x 2\) need 5 nodes"):
-        place_job(search_job(workers=2, worker_groups=17), with_groups(A100))
-
-
-def test_trials_that_do_not_divide_over_their_nodes_are_refused() -> None:
-    with pytest.raises(RefusedError, match="9 ranks do not divide evenly over 2 nodes; use 8 or 10"):
-        place_job(search_job(workers=9, worker_groups=2), with_groups(A100))
-
-
-def test_trials_do_not_meet_on_shared_gpus() -> None:
+def test_trials_that_do_not_fit_into_the_group_are_refused_with_the_numbers() -> None:
+    for workers, trials, message in (
+        (8, 5, r"40 GPUs \(5 x 8\) need 5 nodes of 8, it has at most 4"),
+        (2, 17, r"34 GPUs \(17 x 2\) need 5 nodes"),
+        (9, 2, "9 ranks do not divide evenly over 2 nodes; use 8 or 10"),
+    ):
+        with pytest.raises(RefusedError, match=message):
+            place_job(search_job(workers=workers, worker_groups=trials), with_groups(A100))
     shared = group_of("g6.12xlarge", devices_per_gpu=4)
     with pytest.raises(RefusedError, match="pods share each of its GPUs"):
         place_job(search_job(workers=1, worker_groups=2, group=shared.name), with_groups(shared))
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
+def test_a_wrong_request_is_refused() -> None:
+    wrong: tuple[tuple[dict[str, Any], str], ...] = (
         ({"worker_groups": 0}, "worker_groups=0 must be at least 1"),
         ({"driver_memory_mib": -1}, "driver_memory_mib=-1 must be at least 0"),
         ({"kind": "train"}, "worker_groups=4 with kind=train: only a search has several"),
-    ],
-)
-def test_a_wrong_request_is_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(SettingsError, match=message):
-        search_job(**changes)
+    )
+    for changes, message in wrong:
+        with pytest.raises(SettingsError, match=message):
+            search_job(**changes)
 
 
 def test_more_trials_than_a_head_node_has_memory_for_are_refused_with_the_numbers() -> None:
