@@ -1,24 +1,27 @@
-"""A bucket behind a proxy that counts requests, and can hold or change answers; and the program as a process, as in its image."""
+"""A bucket behind a proxy that counts requests, and can hold or change answers; and the program."""
 
 from __future__ import annotations
 
 import http.client
+import io
 import os
 import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 from urllib.parse import unquote, urlsplit
 
 import boto3
 from botocore.config import Config
 
+from platform_charts.images.data_sync.__main__ import main
 from tests.engines.s3 import S3Api
 
 PROGRAMS = Path(__file__).parents[4] / "platform_charts" / "images"
@@ -90,22 +93,31 @@ class Bucket:
             start += size
         self.client.complete_multipart_upload(**target, UploadId=upload, MultipartUpload={"Parts": parts})
 
+    def _arguments(self, options: Sequence[str], destination: str) -> list[str]:
+        return [f"s3://{self.name}/data", destination, f"--root={self.root}", *options]
+
     def start(self, *options: str, destination: str = "datasets/x") -> subprocess.Popen[str]:
-        """Start a copy."""
-        command = [sys.executable, "-m", "data_sync", f"s3://{self.name}/data", destination, f"--root={self.root}"]
+        """Start a copy as a process, as in the image."""
+        command = [sys.executable, "-m", "data_sync", *self._arguments(options, destination)]
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        return subprocess.Popen([*command, *options], cwd=PROGRAMS, env=self.environment, **pipes)
+        return subprocess.Popen(command, cwd=PROGRAMS, env=self.environment, **pipes)
 
     def run(self, *options: str, destination: str = "datasets/x") -> tuple[int, str]:
         """Copy; returns the exit status and the output."""
-        with self.start(*options, destination=destination) as process:
-            output, _ = process.communicate(timeout=120)
-            return process.returncode, output
+        with patch.dict(os.environ, self.environment), patch("boto3.DEFAULT_SESSION", None):
+            return run_here(self._arguments(options, destination))
 
     def files(self, name: str = "x") -> dict[str, bytes]:
         """All files of a dataset by relative path."""
         folder = self.root / name
         return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def run_here(arguments: Sequence[str]) -> tuple[int, str]:
+    """Run the program in this process; returns its exit status and output."""
+    output = io.StringIO()
+    with redirect_stdout(output), redirect_stderr(output), patch("signal.signal"):
+        return main(arguments), output.getvalue()
 
 
 @contextmanager
