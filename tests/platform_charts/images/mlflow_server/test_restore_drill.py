@@ -9,10 +9,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
@@ -28,21 +26,10 @@ from platform_charts.images.mlflow_server.backup.scratch import scratch
 from platform_charts.images.mlflow_server.backup.switch import discard, switch
 from platform_charts.images.mlflow_server.names import ACCOUNTS, RUNS
 from tests.engines.mlflow_server import MlflowServer
-from tests.platform_charts.images.mlflow_server.backups import Backed, runs_of, table_of
+from tests.platform_charts.images.mlflow_server.backups import Backed, await_
 from tests.platform_charts.images.mlflow_server.platform import TEAMS, USER
 
-_SECONDS = 120.0
-_MOST_MEMORY = 64 * 2**20
-"""Less than the rows of a million points take as text."""
 _DRILL = {"DRILL_ARTIFACTS": "3", "DRILL_STORAGE_GIB": "100"}
-
-
-def await_(holds: Callable[[], bool], *, what: str) -> None:
-    """Wait until a condition holds."""
-    deadline = time.monotonic() + _SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, f"not {what} after {_SECONDS:.0f} s"
-        time.sleep(0.05)
 
 
 @contextmanager
@@ -95,15 +82,6 @@ def _check_figures(report: DrillReport, manifest: Manifest) -> None:
     assert (read["passed"], read["backup"], read["age_seconds"]) == (True, manifest.identifier, report.age_seconds)
 
 
-@pytest.mark.long
-def test_a_drill_that_is_told_to_stop_leaves_nothing(backed: Backed, manifest: Manifest) -> None:
-    del manifest
-    with drill_process(backed) as process:
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=_SECONDS) == 128 + signal.SIGTERM
-    assert backed.databases() == set()
-
-
 def test_a_signal_while_rows_are_loaded_is_not_mistaken_for_a_damaged_backup(
     backed: Backed, manifest: Manifest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,7 +109,11 @@ def test_a_role_that_may_not_create_databases_fails_the_drill(backed: Backed, ma
     assert report.restore_seconds > 0
 
 
-def test_a_drill_that_does_not_fit_beside_the_databases_is_refused(backed: Backed, manifest: Manifest) -> None:
+def test_a_drill_that_does_not_fit_beside_the_databases_or_of_an_unknown_schema_is_refused(
+    backed: Backed, manifest: Manifest
+) -> None:
+    with pytest.raises(RefusedError, match="has revision ffffffffffff, which this MLflow does not know"):
+        check_revision(RUNS, "ffffffffffff")
     with pytest.raises(RefusedError, match=r"need 0\.\d+ GiB beside .* raise database.max_allocated_gib"):
         backed.drill(backup=manifest.identifier, storage_bytes=manifest.database_bytes)
     assert backed.databases() == set()
@@ -145,11 +127,6 @@ def test_a_database_that_no_drill_has_made_is_kept(backed: Backed, manifest: Man
         backed.drill(backup=manifest.identifier)
     assert backed.databases() == {SCRATCH[ACCOUNTS]}
     backed.drop_databases()
-
-
-def test_a_schema_that_this_mlflow_does_not_know_is_refused() -> None:
-    with pytest.raises(RefusedError, match="has revision ffffffffffff, which this MLflow does not know"):
-        check_revision(RUNS, "ffffffffffff")
 
 
 def test_an_unknown_backup_is_refused_with_the_exit_status_3(
@@ -212,40 +189,3 @@ def test_a_restored_database_replaces_the_one_that_serves(
     for name in kept:
         discard(backed.new_database(), name)
     assert backed.databases() == set()
-
-
-@pytest.mark.long
-def test_a_million_points_are_backed_up_and_restored(backed: Backed, capsys: pytest.CaptureFixture[str]) -> None:
-    """In a bounded memory, because a table is never read into it. Prints the figures of docs/BACKUP.md."""
-    [(run,)] = backed.services.query("SELECT run_uuid FROM params WHERE key = 'text' LIMIT 1")
-    points = "SELECT 'million', random(), 1790000000000 + i, '{}', i, false FROM generate_series(1, 1000000) AS i"
-    backed.services.query(f"INSERT INTO metrics (key, value, timestamp, run_uuid, step, is_nan) {points.format(run)}")
-    try:
-        with peak_memory() as of_backup:
-            manifest = backed.back_up()
-        with peak_memory() as of_drill:
-            report = backed.drill(backup=manifest.identifier)
-    finally:
-        backed.services.execute_in(RUNS, "DELETE FROM metrics WHERE key = 'million'")
-    assert report.problems == ()
-    assert of_backup[0] < _MOST_MEMORY
-    assert of_drill[0] < _MOST_MEMORY
-    assert table_of(runs_of(manifest), "metrics").contents.rows > 1_000_000
-    with capsys.disabled():
-        print(f"\n{capsys.readouterr().out}", *report.lines(), sep="\n")
-        print(f"memory: {of_backup[0] / 2**20:.1f} MiB, {of_drill[0] / 2**20:.1f} MiB")
-
-
-@contextmanager
-def peak_memory() -> Iterator[list[int]]:
-    """Memory in bytes that this process takes more at most during the block, as the only element, which the end sets (proc(5))."""
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # forgets the peak
-    before, grown = _memory("VmRSS"), [0]
-    yield grown
-    grown[0] = _memory("VmHWM") - before
-
-
-def _memory(name: str) -> int:
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    [line] = [one for one in status.splitlines() if one.startswith(f"{name}:")]
-    return int(line.split()[1]) * 1024

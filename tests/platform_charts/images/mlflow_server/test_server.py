@@ -70,53 +70,39 @@ def test_a_run_is_delivered_with_its_teams_credentials(
     assert all(name.startswith(f"mlflow/workspaces/{VISION}/") for name in stored)
 
 
-def test_two_teams_can_use_the_same_experiment_name(
+def test_a_team_sees_and_changes_only_its_own_workspace(
     server: MlflowServer, services: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    identifiers = []
-    for team in (VISION, SPEECH):
-        log_in_as(team, services, monkeypatch)
-        identifiers.append(MlflowClient(server.uri).create_experiment("the-same-name"))
-    assert identifiers[0] != identifiers[1]
-
-
-@pytest.mark.parametrize("workspace", [SPEECH, VISION])
-def test_a_team_cannot_delete_another_teams_experiment(
-    workspace: str, server: MlflowServer, services: Platform, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log_in_as(VISION, services, monkeypatch)
-    experiment = MlflowClient(server.uri).create_experiment(f"kept-from-{workspace}")
     log_in_as(SPEECH, services, monkeypatch)
-    monkeypatch.setenv("MLFLOW_WORKSPACE", workspace)
-    with pytest.raises(MlflowException):
-        MlflowClient(server.uri).delete_experiment(experiment)
+    MlflowClient(server.uri).create_experiment("kept")
+    log_in_as(VISION, services, monkeypatch)
+    experiment = MlflowClient(server.uri).create_experiment("kept")
+    MlflowClient(server.uri).create_experiment("unseen")
+    assert [found.name for found in MlflowClient(server.uri).list_workspaces()] == [VISION]
+    log_in_as(SPEECH, services, monkeypatch)
+    assert "unseen" not in {found.name for found in MlflowClient(server.uri).search_experiments()}
+    for workspace in (SPEECH, VISION):
+        monkeypatch.setenv("MLFLOW_WORKSPACE", workspace)
+        for act in (MlflowClient(server.uri).get_experiment, MlflowClient(server.uri).delete_experiment):
+            with pytest.raises(MlflowException):
+                act(experiment)
+    assert MlflowClient(server.uri).search_experiments() == []
     log_in_as(VISION, services, monkeypatch)
     assert MlflowClient(server.uri).get_experiment(experiment).lifecycle_stage == "active"
 
 
-def test_a_team_cannot_see_another_teams_experiments(
-    server: MlflowServer, services: Platform, monkeypatch: pytest.MonkeyPatch
+def test_the_passwords_of_the_secrets_log_in_at_an_allowed_host_and_no_other(
+    server: MlflowServer, services: Platform
 ) -> None:
-    log_in_as(VISION, services, monkeypatch)
-    experiment = MlflowClient(server.uri).create_experiment("unseen")
-    log_in_as(SPEECH, services, monkeypatch)
-    with pytest.raises(MlflowException):
-        MlflowClient(server.uri).get_experiment(experiment)
-    assert "unseen" not in {found.name for found in MlflowClient(server.uri).search_experiments()}
-    monkeypatch.setenv("MLFLOW_WORKSPACE", VISION)
-    assert MlflowClient(server.uri).search_experiments() == []
-
-
-def test_a_team_cannot_see_the_default_workspace(
-    server: MlflowServer, services: Platform, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log_in_as(VISION, services, monkeypatch)
-    assert [found.name for found in MlflowClient(server.uri).list_workspaces()] == [VISION]
-
-
-def test_a_wrong_password_is_rejected(server: MlflowServer, services: Platform) -> None:
-    assert status(server, VISION, password_of(VISION, services)) == 200
+    own, admin = password_of(VISION, services), services.server_secret["admin-password"]
     assert status(server, VISION, password_of(SPEECH, services)) == 401
+    assert status(server, ADMINISTRATOR, admin) == 200
+    for default in ("password1234", "password"):
+        assert status(server, "admin", default) == 401, "MLflow's default administrator"
+    hosts = {SERVICE: 200, f"{SERVICE}:5000": 200, "evil.example": 403, f"{SERVICE}.evil.example": 403}
+    assert {host: status(server, VISION, own, host=host) for host in hosts} == hosts
+    health = urllib3.request("GET", f"{server.uri}/health", headers={"Host": "10.0.3.7:5000"}, retries=False)
+    assert health.status == 200, "it needs neither"
 
 
 def test_a_browser_at_the_local_port_of_open_is_the_team(server: MlflowServer, services: Platform) -> None:
@@ -133,30 +119,6 @@ def test_a_browser_at_the_local_port_of_open_is_the_team(server: MlflowServer, s
         made = json.dumps({"name": "made-in-a-browser"}).encode()
         page = {"Cookie": cookie, "Origin": origin, "Content_Type": "application/json", "X_MLFLOW_WORKSPACE": VISION}
         assert ask(f"{origin}/ajax-api/2.0/mlflow/experiments/create", data=made, **page).status == 200
-
-
-@pytest.mark.parametrize("password", ["password1234", "password"])
-def test_mlflows_default_administrator_does_not_exist(password: str, server: MlflowServer) -> None:
-    assert status(server, "admin", password) == 401
-
-
-def test_the_administrator_logs_in_with_the_secrets_password(server: MlflowServer, services: Platform) -> None:
-    assert status(server, ADMINISTRATOR, services.server_secret["admin-password"]) == 200
-
-
-@pytest.mark.parametrize(
-    ("host", "expected"),
-    [(SERVICE, 200), (f"{SERVICE}:5000", 200), ("evil.example", 403), (f"{SERVICE}.evil.example", 403)],
-)
-def test_only_allowed_host_headers_are_accepted(
-    host: str, expected: int, server: MlflowServer, services: Platform
-) -> None:
-    assert status(server, VISION, password_of(VISION, services), host=host) == expected
-
-
-def test_the_health_endpoint_needs_no_account_and_no_allowed_host(server: MlflowServer) -> None:
-    answer = urllib3.request("GET", f"{server.uri}/health", headers={"Host": "10.0.3.7:5000"}, retries=False)
-    assert answer.status == 200
 
 
 def test_no_process_has_a_password_in_its_command_line_or_environment(server: MlflowServer, services: Platform) -> None:
@@ -176,14 +138,13 @@ def test_a_rotated_database_password_takes_effect_without_a_restart(server: Mlfl
     assert server.processes() == before
 
 
-def test_migrating_again_changes_nothing(server: MlflowServer, services: Platform) -> None:
+def test_migrating_again_changes_nothing_but_the_password_of_an_account_whose_secret_has_another(
+    server: MlflowServer, services: Platform
+) -> None:
     secrets = {key: dict(value) for key, value in services.secrets.found.items()}
     migrate(services.bootstrap_settings, services.database, services.secrets)
     assert services.secrets.found == secrets
     assert status(server, VISION, password_of(VISION, services)) == 200
-
-
-def test_an_account_gets_its_secrets_password(server: MlflowServer, services: Platform) -> None:
     services.credentials(SPEECH)["MLFLOW_TRACKING_PASSWORD"] = "new-password"
     migrate(services.bootstrap_settings, services.database, services.secrets)
     assert status(server, SPEECH, "new-password", workspace=SPEECH) == 200

@@ -53,13 +53,10 @@ def as_member(served: RunningProxy, path: str, *, of: str, at: str, data: bytes 
     return ask(f"{served.url}{path}", data=data, Host=host(at), X_Amzn_Oidc_Data=token, **fields)
 
 
-def test_a_member_sees_the_page_and_the_workspace_of_the_team(served: RunningProxy) -> None:
+def test_a_member_sees_the_workspace_of_the_team_and_creates_an_experiment_in_a_browser(served: RunningProxy) -> None:
     assert "<title>MLflow</title>" in as_member(served, "/", of=VISION, at=VISION).body
     found = json.loads(as_member(served, WORKSPACES, of=VISION, at=VISION).body)
     assert [one["name"] for one in found["workspaces"]] == [VISION]
-
-
-def test_a_member_creates_an_experiment_in_a_browser(served: RunningProxy) -> None:
     made = json.dumps({"name": "made-behind-single-sign-on"}).encode()
     page = {"Origin": f"https://{host(VISION)}", "Content_Type": "application/json", "X_MLFLOW_WORKSPACE": VISION}
     path = "/ajax-api/2.0/mlflow/experiments/create"
