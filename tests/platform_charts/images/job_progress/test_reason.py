@@ -108,48 +108,34 @@ def test_each_state_has_its_reason(job: Manifest, found: Manifest | None, expect
 EXIT = "Job entrypoint command failed with exit code {}, last available logs (truncated to 20,000 chars):\nerror"
 
 
-@pytest.mark.parametrize("code", [1, 3, 137, -9, 130])
-def test_a_failed_driver_has_the_reason_that_make_jobs_shows(code: int) -> None:
-    job = ray_job("Failed", "FAILED", reason="AppFailed", message=EXIT.format(code))
-    shown = state_of(Observation(job=job))
-    assert reason_of(job, None) == ("stopped" if shown.stage == "stopped" else shown.reason)
+def test_a_failed_driver_has_the_reason_that_make_jobs_shows() -> None:
+    for code in (1, 3, 137, -9, 130):
+        job = ray_job("Failed", "FAILED", reason="AppFailed", message=EXIT.format(code))
+        shown = state_of(Observation(job=job))
+        assert reason_of(job, None) == ("stopped" if shown.stage == "stopped" else shown.reason), code
 
 
-@pytest.mark.parametrize(
-    ("cluster", "expected"),
-    [
+def test_a_starting_job_waits_for_its_head_and_then_for_its_workers() -> None:
+    def head(status: str, message: str) -> Manifest:
+        return {"conditions": [{"type": "HeadPodReady", "status": status, "message": message}]}
+
+    four: Manifest = {"desiredWorkerReplicas": 4}
+    cases: list[tuple[Manifest, str | None]] = [
         ({}, None),
-        ({"desiredWorkerReplicas": 4}, "0 of 4 workers ready"),
-        ({"desiredWorkerReplicas": 4, "readyWorkerReplicas": 3}, "3 of 4 workers ready"),
-        ({"desiredWorkerReplicas": 4, "readyWorkerReplicas": 4}, None),
-        (
-            {
-                "desiredWorkerReplicas": 4,
-                "conditions": [{"type": "HeadPodReady", "status": "False", "message": "ray-head: no such image"}],
-            },
-            "head not ready: ray-head: no such image",
-        ),
-        (
-            {
-                "desiredWorkerReplicas": 4,
-                "conditions": [{"type": "HeadPodReady", "status": "True", "message": "ready"}],
-            },
-            "0 of 4 workers ready",
-        ),
-    ],
-)
-def test_a_starting_job_waits_for_its_head_and_then_for_its_workers(cluster: Manifest, expected: str | None) -> None:
-    assert reason_of(ray_job("Initializing", rayClusterStatus=cluster), None) == expected
+        (four, "0 of 4 workers ready"),
+        ({**four, "readyWorkerReplicas": 3}, "3 of 4 workers ready"),
+        ({**four, "readyWorkerReplicas": 4}, None),
+        ({**four, **head("False", "ray-head: no such image")}, "head not ready: ray-head: no such image"),
+        ({**four, **head("True", "ready")}, "0 of 4 workers ready"),
+    ]
+    for cluster, expected in cases:
+        assert reason_of(ray_job("Initializing", rayClusterStatus=cluster), None) == expected, cluster
 
 
-def test_a_job_that_is_being_deleted_has_none() -> None:
-    job = ray_job("Failed", reason="AppFailed")
+def test_a_long_reason_is_truncated_and_a_job_that_is_being_deleted_has_none() -> None:
+    job = ray_job("Failed", reason="AppFailed", message="x" * 900)
+    text = reason_of(job, None)
+    assert text is not None
+    assert (len(text), text[-1]) == (400, "…")
     job["metadata"]["deletionTimestamp"] = "2026-11-21T08:00:00Z"
     assert reason_of(job, None) is None
-
-
-def test_a_long_reason_is_truncated() -> None:
-    text = reason_of(ray_job("Failed", reason="AppFailed", message="x" * 900), None)
-    assert text is not None
-    assert len(text) == 400
-    assert text.endswith("…")

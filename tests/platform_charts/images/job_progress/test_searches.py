@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-import pytest
-
 from infra.spec.manifest import Manifest
 from platform_charts.images.job_progress.figures import Progressing, Run, newest_runs
 from platform_charts.images.job_progress.searches import (
@@ -59,28 +57,17 @@ SHOWN = "9/16 trials, 4 running, 1 failed, validation accuracy 0.9750"
 
 def test_a_running_search_has_its_trials_best_result_and_time_left() -> None:
     assert texts(search_job(), found()) == (SHOWN, "3h 15m")
+    none = {"running": 0, "done": 0, "stopped": 0, "failed": 0, "best": math.nan}
+    assert found(**none).progress() == "0/16 trials, 0 running"
+    assert found(failed=0, best=1.5e-7).progress() == "8/16 trials, 4 running, validation accuracy 1.5e-07"
+    assert found(best=12345.678).progress() == "9/16 trials, 4 running, 1 failed, validation accuracy 1.235e+04"
 
 
-@pytest.mark.parametrize(
-    ("changed", "expected"),
-    [
-        ({"running": 0, "done": 0, "stopped": 0, "failed": 0, "best": math.nan}, "0/16 trials, 0 running"),
-        ({"failed": 0, "best": 1.5e-7}, "8/16 trials, 4 running, validation accuracy 1.5e-07"),
-        ({"best": 12345.678}, "9/16 trials, 4 running, 1 failed, validation accuracy 1.235e+04"),
-    ],
-)
-def test_what_is_not_known_or_none_is_left_out(changed: dict[str, float], expected: str) -> None:
-    assert found(**changed).progress() == expected
-
-
-@pytest.mark.parametrize("left", [math.nan, math.inf, 0.0, -1.0])
-def test_without_an_estimate_there_is_no_remaining_time(left: float) -> None:
-    assert texts(search_job(), found(left=left)) == (SHOWN, None)
-
-
-@pytest.mark.parametrize("changed", [{"planned": math.nan}, {"running": math.inf}, {"done": -1.0}])
-def test_values_that_are_no_progress_are_ignored(changed: dict[str, float]) -> None:
-    assert texts(search_job(progress=SHOWN), found(**changed)) == (SHOWN, None)
+def test_what_is_no_estimate_and_no_progress_is_ignored() -> None:
+    for left in (math.nan, math.inf, 0.0, -1.0):
+        assert texts(search_job(), found(left=left)) == (SHOWN, None), left
+    for changed in ({"planned": math.nan}, {"running": math.inf}, {"done": -1.0}):
+        assert texts(search_job(progress=SHOWN), found(**changed)) == (SHOWN, None), changed
 
 
 def test_a_new_search_has_no_result_and_no_estimate() -> None:
@@ -89,9 +76,9 @@ def test_a_new_search_has_no_result_and_no_estimate() -> None:
     assert texts(search_job(), search_of(known)) == ("9/16 trials, 4 running, 1 failed", None)
 
 
-@pytest.mark.parametrize("missing", [PLANNED, TRIALS, NEWEST])
-def test_a_driver_whose_series_are_incomplete_is_ignored(missing: str) -> None:
-    assert search_of(one for one in search() if one[0]["__name__"] != missing) is None
+def test_a_driver_whose_series_are_incomplete_is_ignored() -> None:
+    for missing in (PLANNED, TRIALS, NEWEST):
+        assert search_of(one for one in search() if one[0]["__name__"] != missing) is None, missing
 
 
 def test_the_search_counts_and_not_its_trials() -> None:
@@ -116,24 +103,18 @@ def test_the_steps_of_a_trial_are_never_the_progress_of_a_search() -> None:
     assert texts(job(), trial)[0] == "70/100 (70 %)"
 
 
-@pytest.mark.parametrize("deployment", ["Suspended", "Retrying", "Complete", "Failed"])
-def test_a_search_that_does_not_run_has_no_running_trials(deployment: str) -> None:
+def test_a_search_that_does_not_run_has_no_running_trials() -> None:
     expected = ("9/16 trials, 1 failed, validation accuracy 0.9750", None)
-    assert texts(search_job(deployment, progress=SHOWN), None) == expected
-    assert texts(search_job(deployment, progress=SHOWN), None, is_known=False) == expected
-    assert texts(search_job(deployment), found()) == expected
-
-
-def test_the_progress_of_a_run_has_no_running_trials_to_leave_out() -> None:
-    assert without_running("1,240/5,000 (24 %)") == "1,240/5,000 (24 %)"
+    for deployment in ("Suspended", "Retrying", "Complete", "Failed"):
+        assert texts(search_job(deployment, progress=SHOWN), None) == expected, deployment
+        assert texts(search_job(deployment, progress=SHOWN), None, is_known=False) == expected
+        assert texts(search_job(deployment), found()) == expected
+    assert without_running("1,240/5,000 (24 %)") == "1,240/5,000 (24 %)", "a run has none"
     assert without_running(None) is None
 
 
 def test_both_halves_agree_which_jobs_are_searches() -> None:
     assert is_search(search_job())
     assert rayjob.is_search(search_job())
-
-
-def test_a_job_without_labels_is_no_search() -> None:
     assert not is_search({"metadata": {}})
     assert not is_search({"metadata": {"labels": None}})

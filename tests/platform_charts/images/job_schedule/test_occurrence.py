@@ -22,14 +22,11 @@ def workload(of: str, *, active: bool) -> dict[str, Any]:
     return {"metadata": {"ownerReferences": [{"uid": f"uid-{of}"}]}, "spec": {"active": active}}
 
 
-def test_an_occurrence_has_the_time_at_which_it_was_due() -> None:
+def test_an_occurrence_has_the_time_at_which_it_was_due_and_is_of_its_schedule() -> None:
     assert occurrence_name("nightly", f"nightly-{DUE}") == NAME
-
-
-@pytest.mark.parametrize("name", ["nightly", "nightly-", "nightly-by-hand", "other-29737560", "nightly-29737560-x"])
-def test_a_job_that_no_schedule_started_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="is not NAME-MINUTES of schedule nightly"):
-        occurrence_name("nightly", name)
+    for name in ("nightly", "nightly-", "nightly-by-hand", "other-29737560", "nightly-29737560-x"):
+        with pytest.raises(ValueError, match="is not NAME-MINUTES of schedule nightly"):
+            occurrence_name("nightly", name)
 
 
 def test_the_template_gets_the_occurrences_name_everywhere() -> None:
@@ -39,24 +36,19 @@ def test_the_template_gets_the_occurrences_name_everywhere() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("concurrency", "expected"), [("forbid", (False, [])), ("replace", (True, ["earlier"])), ("allow", (True, []))]
-)
-def test_the_rule_decides_while_an_earlier_job_runs(concurrency: Concurrency, expected: tuple[bool, list[str]]) -> None:
-    found = plan(concurrency, NAME, [job("earlier"), job("before", "Complete")], [])
-    assert (found.submits, [one["metadata"]["name"] for one in found.stops]) == expected
-
-
-@pytest.mark.parametrize("concurrency", ["forbid", "replace", "allow"])
-def test_jobs_that_have_ended_or_were_stopped_hold_up_nothing(concurrency: Concurrency) -> None:
-    earlier = [job("done", "Complete"), job("failed", "Failed"), job("stopped", "Suspended")]
+def test_the_rule_decides_while_an_earlier_job_runs_and_what_has_ended_holds_up_nothing() -> None:
+    ended = [job("done", "Complete"), job("failed", "Failed"), job("stopped", "Suspended")]
     workloads = [workload("stopped", active=False), workload("done", active=True)]
-    assert plan(concurrency, NAME, earlier, workloads) == (True, ())
-
-
-@pytest.mark.parametrize("concurrency", ["forbid", "replace", "allow"])
-def test_an_occurrence_that_exists_is_not_submitted_or_stopped_again(concurrency: Concurrency) -> None:
-    assert plan(concurrency, NAME, [job(NAME)], []) == (False, ())
+    rules: dict[Concurrency, tuple[bool, list[str]]] = {
+        "forbid": (False, []),
+        "replace": (True, ["earlier"]),
+        "allow": (True, []),
+    }
+    for rule, expected in rules.items():
+        found = plan(rule, NAME, [job("earlier"), job("before", "Complete")], [])
+        assert (found.submits, [one["metadata"]["name"] for one in found.stops]) == expected
+        assert plan(rule, NAME, ended, workloads) == (True, ())
+        assert plan(rule, NAME, [job(NAME)], []) == (False, ()), "one that exists is not submitted or stopped again"
 
 
 def test_a_job_that_waits_in_the_queue_has_not_ended() -> None:

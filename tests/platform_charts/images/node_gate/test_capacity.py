@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
 import yaml
 
 from infra.spec.node_labels import NO_CAPACITY_TAINT
@@ -49,27 +48,16 @@ def test_a_group_has_no_capacity_if_the_autoscaler_has_given_up_in_all_its_zones
     assert groups_in_backoff(status(one), PARTS, now=NOW) == set()
 
 
-def test_groups_whose_names_begin_alike_are_told_apart() -> None:
-    assert groups_in_backoff(status({f"eks-a10g-spot-1a2b3c4-{UUID}": "Backoff"}), PARTS, now=NOW) == {"a10g-spot"}
+def test_groups_whose_names_begin_alike_are_told_apart_and_a_status_that_nobody_updates_closes_none() -> None:
+    spot = {f"eks-a10g-spot-1a2b3c4-{UUID}": "Backoff"}
+    assert groups_in_backoff(status(spot), PARTS, now=NOW) == {"a10g-spot"}
+    assert groups_in_backoff(status(spot, time="2027-01-01 11:40:00.1 +0000 UTC"), PARTS, now=NOW) == set()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "Cluster-autoscaler status at 2027-01-01:\nCluster-wide:\n  Health: x: y",
-        status({}),
-        "time: 5\nnodeGroups: 7",
-    ],
-    ids=["none", "another format", "no groups", "not groups"],
-)
-def test_a_status_without_groups_closes_none(text: str) -> None:
-    assert groups_in_backoff(text, PARTS, now=NOW) == set()
-
-
-def test_a_status_that_nobody_updates_closes_none() -> None:
-    old = status({f"eks-a10g-spot-1a2b3c4-{UUID}": "Backoff"}, time="2027-01-01 11:40:00.1 +0000 UTC")
-    assert groups_in_backoff(old, PARTS, now=NOW) == set()
+def test_a_status_without_groups_closes_none() -> None:
+    another_format = "Cluster-autoscaler status at 2027-01-01:\nCluster-wide:\n  Health: x: y"
+    for text in ("", another_format, status({}), "time: 5\nnodeGroups: 7"):
+        assert groups_in_backoff(text, PARTS, now=NOW) == set(), text
 
 
 def test_a_failing_group_gets_the_taint_until_jobs_that_wait_for_it_have_been_requeued() -> None:
@@ -79,21 +67,15 @@ def test_a_failing_group_gets_the_taint_until_jobs_that_wait_for_it_have_been_re
     assert patch["metadata"] == {"resourceVersion": "7", "annotations": {UNTIL: (NOW + HOLD).isoformat()}}
 
 
-def test_the_taint_stays_until_its_time_and_is_removed_then() -> None:
+def test_the_taint_stays_until_its_time_and_one_that_an_update_removed_is_set_again() -> None:
     early, late = NOW + timedelta(minutes=1), NOW - timedelta(minutes=1)
     assert taints_after(flavor(TAINT, until=early), is_failing=False) is None
+    assert taints_after(flavor(until=early), is_failing=False) == ["nvidia.com/gpu", TAINT["key"]]
     assert taints_after(flavor(TAINT, until=late), is_failing=False) == ["nvidia.com/gpu"]
+    assert taints_after(flavor(), is_failing=False) is None, "an open flavor is left alone"
 
 
 def test_a_group_that_keeps_failing_is_written_about_once_a_minute() -> None:
     fresh, older = (NOW + HOLD - timedelta(seconds=seconds) for seconds in (30, 90))
     assert taints_after(flavor(TAINT, until=fresh), is_failing=True) is None
     assert taints_after(flavor(TAINT, until=older), is_failing=True) == ["nvidia.com/gpu", TAINT["key"]]
-
-
-def test_a_taint_that_an_update_removed_is_set_again() -> None:
-    assert taints_after(flavor(until=NOW + timedelta(minutes=9)), is_failing=False) == ["nvidia.com/gpu", TAINT["key"]]
-
-
-def test_an_open_flavor_is_left_alone() -> None:
-    assert taints_after(flavor(), is_failing=False) is None

@@ -80,18 +80,13 @@ def node(
     }
 
 
-def test_missing_devices_are_counted_by_resource() -> None:
-    assert facts_of(node(allocatable={}), PLAIN, KEYS, None).missing == (
-        "nvidia.com/gpu 0 of 8",
-        "vpc.amazonaws.com/efa 0 of 32",
-    )
-    assert facts_of(node(allocatable={**ALL, "nvidia.com/gpu": "7"}), PLAIN, KEYS, None).missing == (
-        "nvidia.com/gpu 7 of 8",
-    )
-
-
-def test_a_node_may_have_more_gpus_than_expected() -> None:
-    assert facts_of(node(allocatable={**ALL, "nvidia.com/gpu": "32"}), PLAIN, KEYS, None).missing == ()
+def test_missing_devices_are_counted_by_resource_and_more_gpus_than_expected_are_fine() -> None:
+    for allocatable, missing in (
+        ({}, ("nvidia.com/gpu 0 of 8", "vpc.amazonaws.com/efa 0 of 32")),
+        ({**ALL, "nvidia.com/gpu": "7"}, ("nvidia.com/gpu 7 of 8",)),
+        ({**ALL, "nvidia.com/gpu": "32"}, ()),
+    ):
+        assert facts_of(node(allocatable=allocatable), PLAIN, KEYS, None).missing == missing
 
 
 def test_only_false_conditions_of_the_hardware_and_the_network_count() -> None:
@@ -99,45 +94,36 @@ def test_only_false_conditions_of_the_hardware_and_the_network_count() -> None:
     assert facts_of(found, PLAIN, KEYS, None).failed_conditions == (("hardware", "AcceleratedHardwareReady: R"),)
 
 
-@pytest.mark.parametrize(
-    ("found", "group", "diagnosis", "expected"),
-    [
+def test_a_node_in_service_is_not_diagnosed() -> None:
+    labelled = node(labels={DIAGNOSE_LABEL: "true"})
+    cases: list[tuple[dict[str, Any], Group, Diagnosis | None, Diagnosis | None]] = [
         (node(START_UP), DIAGNOSED, None, PENDING),
         (node(START_UP), DIAGNOSED, PASSED, PASSED),
         (node(START_UP), PLAIN, None, None),
         (node(), DIAGNOSED, None, None),
-        (node(labels={DIAGNOSE_LABEL: "true"}), DIAGNOSED, None, PENDING),
-        (node(labels={DIAGNOSE_LABEL: "true"}), PLAIN, FAILED, None),
-    ],
-)
-def test_a_node_in_service_is_not_diagnosed(
-    found: dict[str, Any], group: Group, diagnosis: Diagnosis | None, expected: Diagnosis | None
-) -> None:
-    assert facts_of(found, group, KEYS, diagnosis).diagnosis == expected
+        (labelled, DIAGNOSED, None, PENDING),
+        (labelled, PLAIN, FAILED, None),
+    ]
+    for found, group, diagnosis, expected in cases:
+        assert facts_of(found, group, KEYS, diagnosis).diagnosis == expected
 
 
-def ended(code: int, message: str = "") -> dict[str, Any]:
-    return {"terminated": {"exitCode": code, "message": message}}
+def test_the_outcome_is_the_exit_status_of_the_init_container() -> None:
+    def ended(code: int, message: str = "") -> dict[str, Any]:
+        return {"terminated": {"exitCode": code, "message": message}}
 
-
-@pytest.mark.parametrize(
-    ("status", "expected"),
-    [
-        ({}, PENDING),
-        ({"initContainerStatuses": [{"state": {"waiting": {"reason": "ImagePullBackOff"}}}]}, PENDING),
-        ({"initContainerStatuses": [{"state": {"running": {}}}]}, PENDING),
-        ({"initContainerStatuses": [{"state": ended(0)}]}, PASSED),
-        (
-            {"initContainerStatuses": [{"state": ended(226, "GPU 3: ECC\n")}]},
-            Diagnosis("failed", "exit status 226: GPU 3: ECC"),
-        ),
-        ({"initContainerStatuses": [{"state": {"running": {}}, "lastState": ended(226)}]}, FAILED),
-        ({"initContainerStatuses": [{"state": {"waiting": {}}, "lastState": ended(226)}]}, FAILED),
-        ({"initContainerStatuses": [{"state": ended(0), "lastState": ended(226)}]}, PASSED),
-    ],
-)
-def test_the_outcome_is_the_exit_status_of_the_init_container(status: dict[str, Any], expected: Diagnosis) -> None:
-    assert diagnosis_of({"status": status}) == expected
+    cases: list[tuple[dict[str, Any], Diagnosis]] = [
+        ({"state": {"waiting": {"reason": "ImagePullBackOff"}}}, PENDING),
+        ({"state": {"running": {}}}, PENDING),
+        ({"state": ended(0)}, PASSED),
+        ({"state": ended(226, "GPU 3: ECC\n")}, Diagnosis("failed", "exit status 226: GPU 3: ECC")),
+        ({"state": {"running": {}}, "lastState": ended(226)}, FAILED),
+        ({"state": {"waiting": {}}, "lastState": ended(226)}, FAILED),
+        ({"state": ended(0), "lastState": ended(226)}, PASSED),
+    ]
+    assert diagnosis_of({"status": {}}) == PENDING
+    for status, expected in cases:
+        assert diagnosis_of({"status": {"initContainerStatuses": [status]}}) == expected, status
 
 
 def changes(found: dict[str, Any], decision: Decision) -> dict[str, Any]:
@@ -153,18 +139,16 @@ HEALTHY = Decision(state="healthy")
 
 
 def test_a_sick_node_gets_the_taint_and_the_reason() -> None:
+    annotations = {UNHEALTHY_TAINT.key: "GPU 3 fell off the bus"}
     assert changes(node(), SICK) == {
         "/spec/taints": [GPU, unhealthy("hardware")],
-        "/metadata/annotations": {UNHEALTHY_TAINT.key: "GPU 3 fell off the bus"},
+        "/metadata/annotations": annotations,
     }
-
-
-def test_a_sick_new_node_no_longer_counts_as_starting() -> None:
-    assert changes(node(START_UP), SICK)["/spec/taints"] == [GPU, unhealthy("hardware")]
-
-
-def test_a_changed_reason_replaces_the_taint() -> None:
-    assert changes(node(unhealthy("devices")), SICK)["/spec/taints"] == [GPU, unhealthy("hardware")]
+    # A new one no longer counts as starting, and a changed reason replaces the taint.
+    for taint in (START_UP, unhealthy("devices")):
+        assert changes(node(taint), SICK)["/spec/taints"] == [GPU, unhealthy("hardware")]
+    as_decided = node(unhealthy("hardware"), annotations=annotations)
+    assert patch_of(as_decided, SICK, KEYS) == patch_of(node(), HEALTHY, KEYS) == []
 
 
 def test_a_healthy_node_loses_the_taints_the_label_and_the_annotation() -> None:
@@ -185,11 +169,6 @@ def test_a_persons_taint_stays() -> None:
 def test_a_starting_node_is_labelled_for_the_diagnostics_and_keeps_its_taints() -> None:
     decision = Decision(state="starting", details=("diagnostics",), needs_diagnostics=True)
     assert changes(node(START_UP), decision) == {"/metadata/labels": {GROUP_LABEL: "h100", DIAGNOSE_LABEL: "true"}}
-
-
-def test_a_node_that_is_as_decided_is_not_patched() -> None:
-    sick = node(unhealthy("hardware"), annotations={UNHEALTHY_TAINT.key: "GPU 3 fell off the bus"})
-    assert patch_of(sick, SICK, KEYS) == patch_of(node(), HEALTHY, KEYS) == []
 
 
 def test_expected_devices_of_prod_follow_the_catalogue() -> None:
