@@ -7,11 +7,10 @@ import re
 from collections import Counter
 from typing import Any
 
-import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from infra.spec.cluster_names import DATASETS_CLAIM, RAY_PORTS, RUNS_CLAIM
+from infra.spec.cluster_names import DATA_NAMESPACE, DATASETS_CLAIM, RAY_PORTS, RUNS_CLAIM
 from infra.spec.manifest import Manifest
 from platform_charts.objects.phases import platform_objects
 from platform_charts.objects.queueing import aggregated_roles
@@ -31,108 +30,78 @@ from tests.platform_charts.objects.samples import (
 _LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
 
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_phases_are_in_order(environment: str) -> None:
-    phases = ["namespaces", "policies", "storage", "queueing", "teams", "gpu", "mlflow", "monitoring"]
-    assert list(objects_of(environment)) == phases
-
-
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_objects_are_unique(environment: str) -> None:
-    counted = Counter(
-        (one["apiVersion"], one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"])
-        for one in all_of(environment)
-    )
-    assert [identity for identity, count in counted.items() if count > 1] == []
-
-
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_every_object_is_in_a_namespace_of_the_stack(environment: str) -> None:
-    ours = {one["metadata"]["name"] for one in of_kind(all_of(environment), "Namespace")}
-    assert {one["metadata"]["namespace"] for one in all_of(environment) if "namespace" in one["metadata"]} <= ours
-
-
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_every_object_has_the_platforms_labels(environment: str) -> None:
+def test_objects_are_plain_unique_labelled_and_in_a_namespace_of_the_stack_and_their_phases_in_order() -> None:
     helms = {one["metadata"]["name"] for one in aggregated_roles()}
-    for one in all_of(environment):
-        if one["kind"] == "ClusterRole" and one["metadata"]["name"] in helms:
-            continue
-        labels = one["metadata"]["labels"]
-        assert labels["app.kubernetes.io/managed-by"] == "ray-train-platform"
-        assert labels["app.kubernetes.io/version"] == RELEASE.platform
-        assert all(_LABEL.fullmatch(value) for value in labels.values())
+    phases = ["namespaces", "policies", "storage", "queueing", "teams", "gpu", "mlflow", "monitoring"]
+    for environment in ENVIRONMENTS:
+        made, objects = objects_of(environment), all_of(environment)
+        assert list(made) == phases
+        assert json.dumps(made) == json.dumps(platform_objects(settings_of(environment), RELEASE, FACTS))
+        assert yaml.safe_load(yaml.safe_dump(list(objects))) == list(objects)
+        ours = {one["metadata"]["name"] for one in of_kind(objects, "Namespace")}
+        counted = Counter[tuple[str, str, str | None, str]]()
+        for one in objects:
+            metadata = one["metadata"]
+            counted[one["apiVersion"], one["kind"], metadata.get("namespace"), metadata["name"]] += 1
+            assert metadata.get("namespace") in {None, *ours}
+            if one["kind"] == "ClusterRole" and metadata["name"] in helms:
+                continue
+            assert metadata["labels"]["app.kubernetes.io/managed-by"] == "ray-train-platform"
+            assert metadata["labels"]["app.kubernetes.io/version"] == RELEASE.platform
+            assert all(_LABEL.fullmatch(value) for value in metadata["labels"].values())
+        assert set(counted.values()) == {1}
 
 
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_objects_are_plain_data_and_deterministic(environment: str) -> None:
-    first = objects_of(environment)
-    again = platform_objects(settings_of(environment), RELEASE, FACTS)
-    assert json.dumps(first) == json.dumps(again)
-    assert yaml.safe_load(yaml.safe_dump(list(all_of(environment)))) == list(all_of(environment))
+def test_custom_resources_match_the_schemas_of_their_crds() -> None:
+    for project, group in (("kueue", "kueue.x-k8s.io/"), ("prometheus-operator", "monitoring.coreos.com/")):
+        schemas = {
+            (f"{crd['spec']['group']}/{version['name']}", crd["spec"]["names"]["kind"]): version
+            for crd in crds(project)
+            for version in crd["spec"]["versions"]
+        }
+        for environment in ENVIRONMENTS:
+            found = [one for one in all_of(environment) if one["apiVersion"].startswith(group)]
+            assert found, f"no object of {group}"
+            for one in found:
+                version = schemas[one["apiVersion"], one["kind"]]
+                assert version["storage"]
+                Draft202012Validator(_strict(version["schema"]["openAPIV3Schema"])).validate(one)
 
 
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-@pytest.mark.parametrize("project", ["kueue", "prometheus-operator"])
-def test_custom_resources_match_the_schemas_of_their_crds(environment: str, project: str) -> None:
-    schemas = {
-        (f"{crd['spec']['group']}/{version['name']}", crd["spec"]["names"]["kind"]): version
-        for crd in crds(project)
-        for version in crd["spec"]["versions"]
-    }
-    group = "kueue.x-k8s.io/" if project == "kueue" else "monitoring.coreos.com/"
-    found = [one for one in all_of(environment) if one["apiVersion"].startswith(group)]
-    assert found, f"no object of {group}"
-    for one in found:
-        version = schemas[one["apiVersion"], one["kind"]]
-        assert version["storage"]
-        schema = _strict(version["schema"]["openAPIV3Schema"])
-        Draft202012Validator(schema).validate(one)
-
-
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_every_claim_has_a_reserved_volume_that_is_retained(environment: str) -> None:
-    objects = all_of(environment)
-    claims = of_kind(objects, "PersistentVolumeClaim")
-    # Two for each team, and the one by which datasets are written.
-    assert len(claims) == len(of_kind(objects, "PersistentVolume")) == 2 * len(settings_of(environment).teams) + 1
-    for claim in claims:
-        volume = named(objects, "PersistentVolume", claim["spec"]["volumeName"])["spec"]
-        assert volume["claimRef"] == {key: claim["metadata"][key] for key in ("namespace", "name")}
-        assert volume["storageClassName"] == claim["spec"]["storageClassName"] == "efs"
-        assert volume["persistentVolumeReclaimPolicy"] == "Retain"
-
-
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_a_team_mounts_the_datasets_read_only_and_its_own_runs(environment: str) -> None:
-    objects = all_of(environment)
-    for team in settings_of(environment).teams:
-        seen = {}
-        for claim in of_kind(objects, "PersistentVolumeClaim", namespace=team.name):
+def test_every_claim_has_a_reserved_volume_that_is_retained_of_a_class_that_exists() -> None:
+    for environment in ENVIRONMENTS:
+        objects = all_of(environment)
+        classes = {one["metadata"]["name"]: one for one in of_kind(objects, "StorageClass")}
+        # Nothing is provisioned: a claim without a volume stays pending, and a claim with one is bound at once.
+        assert classes["efs"]["provisioner"] == "kubernetes.io/no-provisioner"
+        assert classes["efs"]["volumeBindingMode"] == "Immediate"
+        claims = of_kind(objects, "PersistentVolumeClaim")
+        # Two for each team, and the one by which datasets are written.
+        assert len(claims) == len(of_kind(objects, "PersistentVolume")) == 2 * len(settings_of(environment).teams) + 1
+        for claim in claims:
             volume = named(objects, "PersistentVolume", claim["spec"]["volumeName"])["spec"]
-            seen[claim["metadata"]["name"]] = (volume["csi"]["volumeHandle"], volume["mountOptions"])
-        own = FACTS.team_access_points[team.name]
-        assert seen == {
-            DATASETS_CLAIM: (f"{FACTS.file_system_id}::{FACTS.datasets_access_point}", ["tls", "iam", "ro"]),
-            RUNS_CLAIM: (f"{FACTS.file_system_id}::{own}", ["tls", "iam"]),
+            assert volume["claimRef"] == {key: claim["metadata"][key] for key in ("namespace", "name")}
+            assert volume["storageClassName"] == claim["spec"]["storageClassName"] == "efs"
+            assert volume["persistentVolumeReclaimPolicy"] == "Retain"
+            assert volume["accessModes"] == ["ReadWriteMany"], "what the EFS driver supports"
+
+
+def test_a_team_mounts_the_datasets_read_only_and_its_own_runs_and_only_the_copies_write_datasets() -> None:
+    objects = all_of("prod")
+
+    def seen(namespace: str) -> dict[str, tuple[str, list[str]]]:
+        claims = of_kind(objects, "PersistentVolumeClaim", namespace=namespace)
+        volumes = [named(objects, "PersistentVolume", claim["spec"]["volumeName"])["spec"] for claim in claims]
+        return {
+            claim["metadata"]["name"]: (volume["csi"]["volumeHandle"], volume["mountOptions"])
+            for claim, volume in zip(claims, volumes, strict=True)
         }
 
-
-def test_volumes_have_an_access_mode_that_the_efs_driver_supports() -> None:
-    volumes = of_kind(objects_of("prod")["storage"], "PersistentVolume")
-    assert {mode for volume in volumes for mode in volume["spec"]["accessModes"]} == {"ReadWriteMany"}
-
-
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_the_storage_class_of_every_volume_and_claim_exists(environment: str) -> None:
-    objects = all_of(environment)
-    classes = {one["metadata"]["name"]: one for one in objects if one["kind"] == "StorageClass"}
-    used = {one["spec"]["storageClassName"] for one in objects if "storageClassName" in one.get("spec", {})}
-    assert used == {"efs"}
-    assert used <= set(classes)
-    # Nothing is provisioned: a claim without a volume stays pending, and a claim with one is bound at once.
-    assert classes["efs"]["provisioner"] == "kubernetes.io/no-provisioner"
-    assert classes["efs"]["volumeBindingMode"] == "Immediate"
+    datasets = f"{FACTS.file_system_id}::{FACTS.datasets_access_point}"
+    for team in settings_of("prod").teams:
+        own = f"{FACTS.file_system_id}::{FACTS.team_access_points[team.name]}"
+        assert seen(team.name) == {DATASETS_CLAIM: (datasets, ["tls", "iam", "ro"]), RUNS_CLAIM: (own, ["tls", "iam"])}
+    assert seen(DATA_NAMESPACE) == {DATASETS_CLAIM: (datasets, ["tls", "iam"])}
 
 
 def test_block_volumes_are_encrypted_and_bound_when_their_pod_is_scheduled() -> None:
@@ -150,31 +119,19 @@ def test_block_volumes_are_encrypted_and_bound_when_their_pod_is_scheduled() -> 
 
 def test_block_volumes_can_use_the_stacks_key() -> None:
     key = "arn:aws:kms:us-east-1:111122223333:key/1"
-    objects = storage(
-        settings_of("dev"),
-        RELEASE,
-        file_system_id="fs-0a",
-        datasets_access_point="fsap-0a",
-        team_access_points=FACTS.team_access_points,
-        volume_key_arn=key,
-    )
+    places = {"file_system_id": "fs-0a", "datasets_access_point": "fsap-0a"}
+    points = FACTS.team_access_points
+    objects = storage(settings_of("dev"), RELEASE, **places, team_access_points=points, volume_key_arn=key)
     assert named(objects, "StorageClass", "gp3")["parameters"]["kmsKeyId"] == key
 
 
-def test_prometheus_scrapes_three_ports_of_a_head_and_one_of_a_worker() -> None:
-    objects = [one for one in objects_of("dev")["monitoring"] if one["kind"] == "PodMonitor"]
-    ports = {
-        one["metadata"]["name"]: [endpoint["port"] for endpoint in one["spec"]["podMetricsEndpoints"]]
-        for one in objects
-    }
+def test_prometheus_scrapes_three_ports_of_a_head_and_one_of_a_worker_with_cluster_team_and_job_as_labels() -> None:
+    monitors = {one["metadata"]["name"]: one for one in of_kind(objects_of("dev")["monitoring"], "PodMonitor")}
+    ports = {name: [end["port"] for end in one["spec"]["podMetricsEndpoints"]] for name, one in monitors.items()}
     assert ports == {"ray-heads": ["metrics", "as-metrics", "dash-metrics"], "ray-workers": ["metrics"]}
     assert {port for names in ports.values() for port in names} <= RAY_PORTS.keys()
-
-
-def test_series_have_labels_for_cluster_team_and_job() -> None:
-    [endpoint] = named(objects_of("dev")["monitoring"], "PodMonitor", "ray-workers")["spec"]["podMetricsEndpoints"]
-    relabelings = {one["targetLabel"]: one["sourceLabels"] for one in endpoint["relabelings"]}
-    assert relabelings == {
+    [endpoint] = monitors["ray-workers"]["spec"]["podMetricsEndpoints"]
+    assert {one["targetLabel"]: one["sourceLabels"] for one in endpoint["relabelings"]} == {
         "ray_io_cluster": ["__meta_kubernetes_pod_label_ray_io_cluster"],
         "team": ["__meta_kubernetes_pod_label_ray_train_platform_team"],
         "training_job": ["__meta_kubernetes_pod_label_ray_train_platform_job"],

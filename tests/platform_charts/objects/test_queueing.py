@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import yaml
 from hypothesis import given, settings
 
@@ -17,11 +16,12 @@ from infra.spec.settings import StackSettings, from_mapping
 from platform_charts.charts.image_names import ImageNames
 from platform_charts.charts.kueue import EXCLUDED_RESOURCE_PREFIXES, kueue_values
 from platform_charts.jobs.rayjob import render_job
-from platform_charts.jobs.request import JobRequest, Target
+from platform_charts.jobs.request import Target
 from platform_charts.objects.queueing import queueing
 from platform_charts.objects.shares import RESOURCES, divide
 from tests.infra.spec.samples import changed, dev_sections
 from tests.kuberay.expand import expand
+from tests.platform_charts.jobs.targets import job
 from tests.platform_charts.objects.samples import (
     CATALOG,
     ENVIRONMENTS,
@@ -62,33 +62,23 @@ def test_a_team_that_does_not_borrow_gpus_still_borrows_room_for_its_heads() -> 
     assert "borrowingLimit" not in _quota(queue, "heads", "cpu")
 
 
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_every_flavor_has_a_quota_for_every_resource_in_the_same_order(environment: str) -> None:
+def test_queues_have_every_flavor_with_a_quota_for_every_resource_for_their_namespace_only() -> None:
     """Kueue's webhook demands the order; a resource that is missing would keep jobs out for ever."""
-    for one in of_kind(all_of(environment), "ClusterQueue"):
-        [group] = one["spec"]["resourceGroups"]
-        assert group["coveredResources"] == list(RESOURCES)
-        assert all([each["name"] for each in flavor["resources"]] == list(RESOURCES) for flavor in group["flavors"])
-
-
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_queues_name_flavors_that_exist_and_the_heads_is_tried_last(environment: str) -> None:
-    objects = all_of(environment)
-    flavors = [one["metadata"]["name"] for one in of_kind(objects, "ResourceFlavor")]
-    for queue in of_kind(objects, "ClusterQueue"):
-        assert [one["name"] for one in queue["spec"]["resourceGroups"][0]["flavors"]] == flavors
-    assert flavors[-1] == "heads"
-    assert "system" not in flavors
-
-
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_only_its_own_namespace_reaches_a_teams_queue(environment: str) -> None:
-    objects = all_of(environment)
-    for team in settings_of(environment).teams:
-        queue = named(objects, "ClusterQueue", team.name)
-        assert queue["spec"]["namespaceSelector"] == {"matchLabels": {"kubernetes.io/metadata.name": team.name}}
-        local = named(objects, "LocalQueue", team.name, namespace=team.name)
-        assert local["spec"] == {"clusterQueue": team.name}
+    for environment in ENVIRONMENTS:
+        objects = all_of(environment)
+        assert {one["apiVersion"] for one in objects if "kueue" in one["apiVersion"]} == {KUEUE_API}
+        flavors = [one["metadata"]["name"] for one in of_kind(objects, "ResourceFlavor")]
+        assert flavors[-1] == "heads", "it is tried last"
+        assert "system" not in flavors
+        for team in settings_of(environment).teams:
+            queue = named(objects, "ClusterQueue", team.name)["spec"]
+            [group] = queue["resourceGroups"]
+            assert group["coveredResources"] == list(RESOURCES)
+            assert [one["name"] for one in group["flavors"]] == flavors
+            assert all([each["name"] for each in one["resources"]] == list(RESOURCES) for one in group["flavors"])
+            assert queue["namespaceSelector"] == {"matchLabels": {"kubernetes.io/metadata.name": team.name}}
+            local = named(objects, "LocalQueue", team.name, namespace=team.name)
+            assert local["spec"] == {"clusterQueue": team.name}
 
 
 def test_a_flavor_tolerates_no_taint_so_that_a_head_is_not_admitted_to_gpu_flavors() -> None:
@@ -100,58 +90,39 @@ def test_a_flavor_tolerates_no_taint_so_that_a_head_is_not_admitted_to_gpu_flavo
     assert "tolerations" not in spot
 
 
-def test_a_lender_reclaims_its_gpus_and_no_job_is_preempted_for_borrowing() -> None:
-    preemption = named(objects_of("prod")["queueing"], "ClusterQueue", "research")["spec"]["preemption"]
-    assert preemption["reclaimWithinCohort"] == "Any"
-    assert preemption["borrowWithinCohort"]["policy"] == "Never"
+def test_a_lender_reclaims_its_gpus_and_a_job_borrows_before_it_uses_a_later_group_and_preempts_last() -> None:
+    for queue in (one["spec"] for one in of_kind(all_of("prod"), "ClusterQueue")):
+        assert queue["preemption"]["reclaimWithinCohort"] == "Any"
+        assert queue["preemption"]["borrowWithinCohort"]["policy"] == "Never"
+        assert queue["flavorFungibility"] == {"whenCanBorrow": "MayStopSearch", "whenCanPreempt": "TryNextFlavor"}
 
 
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_priorities_of_kueue_and_of_kubernetes_have_the_same_names_and_values(environment: str) -> None:
-    objects = all_of(environment)
+def test_priorities_of_kueue_and_of_kubernetes_are_the_same_and_the_scheduler_preempts_for_the_platform_only() -> None:
+    objects = all_of("prod")
     kueue = {one["metadata"]["name"]: one["value"] for one in of_kind(objects, "WorkloadPriorityClass")}
-    pods = {one["metadata"]["name"]: one["value"] for one in of_kind(objects, "PriorityClass")}
+    classes = of_kind(objects, "PriorityClass")
+    pods = {one["metadata"]["name"]: one["value"] for one in classes}
     platform = pods.pop("platform-critical")
     assert kueue == pods
-    assert platform > max(pods.values())
-    assert pods["training-low"] < pods["training-normal"] < pods["training-high"]
-
-
-def test_the_scheduler_preempts_for_the_platform_only() -> None:
-    classes = of_kind(objects_of("dev")["policies"], "PriorityClass")
+    assert pods["training-low"] < pods["training-normal"] < pods["training-high"] < platform
     preempting = {one["metadata"]["name"] for one in classes if one["preemptionPolicy"] != "Never"}
     assert preempting == {"platform-critical"}
 
 
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_objects_are_of_the_version_that_kueue_stores(environment: str) -> None:
-    versions = {one["apiVersion"] for one in all_of(environment)}
-    assert {version for version in versions if "kueue" in version} == {KUEUE_API}
-
-
-@pytest.mark.parametrize(("group", "workers"), [("t4", 1), ("a10g", 8)])
-def test_a_job_asks_for_nothing_but_what_is_divided_or_not_counted(group: str, workers: int) -> None:
+def test_a_job_asks_for_nothing_but_what_is_divided_or_not_counted() -> None:
     """Kueue would keep it waiting for ever, because no queue has a quota of it."""
     target = Target(outputs=recorded(settings_of("dev")).outputs, release=RELEASE, catalog=CATALOG)
-    request = JobRequest(
-        name="digits",
-        kind="train",
-        team="research",
-        settings_yaml="run: {}\n",
-        workers=workers,
-        gpus_per_worker=1,
-        cpus_per_worker=1,
-        group=group,
-    )
-    [job] = of_kind(render_job(request, target), "RayJob")
-    asked = {
-        name
-        for pod in expand(job)
-        for container in (*pod["spec"].get("initContainers", []), *pod["spec"]["containers"])
-        for kind in container["resources"].values()
-        for name in kind
-    }
-    assert {name for name in asked if not name.startswith(EXCLUDED_RESOURCE_PREFIXES)} == set(RESOURCES)
+    for group, workers in (("t4", 1), ("a10g", 8)):
+        request = job(name="digits", workers=workers, cpus_per_worker=1, group=group)
+        [made] = of_kind(render_job(request, target), "RayJob")
+        asked = {
+            name
+            for pod in expand(made)
+            for container in (*pod["spec"].get("initContainers", []), *pod["spec"]["containers"])
+            for kind in container["resources"].values()
+            for name in kind
+        }
+        assert {name for name in asked if not name.startswith(EXCLUDED_RESOURCE_PREFIXES)} == set(RESOURCES)
 
 
 def test_kueue_manages_the_teams_namespaces_and_no_others() -> None:
@@ -195,11 +166,6 @@ def test_queues_try_groups_in_order_of_preference_and_the_head_nodes_last() -> N
     )
     [queue] = of_kind(reordered, "ClusterQueue")
     assert [one["name"] for one in queue["spec"]["resourceGroups"][0]["flavors"]] == ["cheap", "plain", "heads"]
-
-
-def test_a_job_borrows_in_an_earlier_group_before_it_uses_a_later_one_and_preempts_last() -> None:
-    policies = [queue["spec"]["flavorFungibility"] for queue in of_kind(all_of("prod"), "ClusterQueue")]
-    assert policies == [{"whenCanBorrow": "MayStopSearch", "whenCanPreempt": "TryNextFlavor"}] * 2
 
 
 def test_only_groups_with_topology_have_one_with_the_layers_that_ec2_reports() -> None:

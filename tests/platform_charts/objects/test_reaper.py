@@ -52,9 +52,9 @@ def container_of(found: tuple[Manifest, ...]) -> Manifest:
     return dict(container)
 
 
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_the_shipped_environments_have_none_of_it(environment: str) -> None:
-    assert [one for one in all_of(environment) if "reaper" in json.dumps(one["metadata"])] == []
+def test_the_shipped_environments_have_none_of_it() -> None:
+    for environment in ENVIRONMENTS:
+        assert [one for one in all_of(environment) if "reaper" in json.dumps(one["metadata"])] == []
 
 
 def test_it_looks_in_its_regions_and_refuses_another_account_than_the_stacks() -> None:

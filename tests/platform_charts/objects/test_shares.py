@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 
 from infra.spec.catalog import Gpu
@@ -24,28 +23,20 @@ def shares_of(environment: StackSettings) -> tuple[GroupShares, ...]:
 
 @given(shared_environments())
 @_AS_MUCH_AS_IT_TAKES
-def test_the_teams_shares_and_the_rest_add_up_to_the_whole(environment: StackSettings) -> None:
-    for group in shares_of(environment):
+def test_shares_and_the_rest_add_up_and_a_team_owns_its_gpus_and_all_of_its_whole_nodes(
+    environment: StackSettings,
+) -> None:
+    """A job that fills its team's nodes must not wait for cores or memory that belong to others."""
+    heads, *gpu = shares_of(environment)
+    for group in (heads, *gpu):
         for name in RESOURCES:
             assert group.unowned[name] >= 0
             assert sum(own[name] for own in group.owned.values()) + group.unowned[name] == group.total[name]
-
-
-@given(shared_environments())
-@_AS_MUCH_AS_IT_TAKES
-def test_a_team_owns_exactly_the_gpus_in_its_settings(environment: StackSettings) -> None:
-    for group in shares_of(environment)[1:]:
-        for team in environment.teams:
-            assert group.owned[team.name][GPU_RESOURCE] == team.gpus.get(group.group.name, 0)
-
-
-@given(shared_environments())
-@_AS_MUCH_AS_IT_TAKES
-def test_a_team_that_owns_whole_nodes_owns_all_of_their_resources(environment: StackSettings) -> None:
-    """A job that fills its team's nodes must not wait for cores or memory that belong to others."""
-    for group, request in zip(shares_of(environment)[1:], environment.gpu_groups, strict=True):
+    for group, request in zip(gpu, environment.gpu_groups, strict=True):
         per_node = {name: amount // request.max_size for name, amount in group.total.items()}
-        for own in group.owned.values():
+        for team in environment.teams:
+            own = group.owned[team.name]
+            assert own[GPU_RESOURCE] == team.gpus.get(group.group.name, 0)
             nodes = own[GPU_RESOURCE] // per_node[GPU_RESOURCE]
             assert all(own[name] >= nodes * per_node[name] for name in RESOURCES)
 
@@ -77,46 +68,22 @@ def test_a_team_that_borrows_reaches_every_gpu() -> None:
     assert reachable_gpus(production, groups) == 16 + 32 + 32
 
 
-@pytest.mark.parametrize(
-    ("gib", "profile", "devices"),
-    [
-        (40, "1g.5gb", 7),
-        (40, "1g.10gb", 4),
-        (40, "2g.10gb", 3),
-        (40, "3g.20gb", 2),
-        (40, "4g.20gb", 1),
-        (40, "7g.40gb", 1),
-        (80, "1g.10gb", 7),
-        (80, "1g.20gb", 4),
-        (80, "2g.20gb", 3),
-        (80, "3g.40gb", 2),
-        (141, "1g.18gb", 7),
-        (141, "1g.35gb", 4),
-        (141, "3g.71gb", 2),
-    ],
-)
-def test_a_gpu_has_as_many_slices_as_nvidia_lists(gib: int, profile: str, devices: int) -> None:
+def test_a_gpu_has_as_many_slices_as_nvidia_lists() -> None:
     """MIG user guide, tables of the supported profiles of A100 40 GB, H100 80 GB and H200."""
-    gpu = Gpu(model="any", count=8, memory_mib=gib * 1024, mig=True)
-    assert devices_per_gpu(Sharing(mig_profile=profile), gpu) == devices
+    for gib, slices in (
+        (40, {"1g.5gb": 7, "1g.10gb": 4, "2g.10gb": 3, "3g.20gb": 2, "4g.20gb": 1, "7g.40gb": 1}),
+        (80, {"1g.10gb": 7, "1g.20gb": 4, "2g.20gb": 3, "3g.40gb": 2}),
+        (141, {"1g.18gb": 7, "1g.35gb": 4, "3g.71gb": 2}),
+    ):
+        gpu = Gpu(model="any", count=8, memory_mib=gib * 1024, mig=True)
+        assert {name: devices_per_gpu(Sharing(mig_profile=name), gpu) for name in slices} == slices
 
 
-@pytest.mark.parametrize(
-    ("resource", "amount", "written"),
-    [
-        (MEMORY, 0, "0"),
-        (MEMORY, 512, "512Mi"),
-        (MEMORY, 28_324, "28324Mi"),
-        (MEMORY, 32_768, "32Gi"),
-        (MEMORY, 5 * 2**20, "5Ti"),
-        (CPU, 0, "0"),
-        (CPU, 48, "48"),
-        (CPU, 1_500, "1500"),
-        (CPU, 2_000, "2k"),
-    ],
-)
-def test_a_quantity_has_the_largest_suffix_that_leaves_it_whole(resource: str, amount: int, written: str) -> None:
-    assert quantity(resource, amount) == written
+def test_a_quantity_has_the_largest_suffix_that_leaves_it_whole() -> None:
+    memory = {0: "0", 512: "512Mi", 28_324: "28324Mi", 32_768: "32Gi", 5 * 2**20: "5Ti"}
+    cpus = {0: "0", 48: "48", 1_500: "1500", 2_000: "2k"}
+    for resource, amounts in ((MEMORY, memory), (CPU, cpus)):
+        assert {amount: quantity(resource, amount) for amount in amounts} == amounts
 
 
 def _team(name: str = "research", **gpus: int) -> dict[str, object]:
