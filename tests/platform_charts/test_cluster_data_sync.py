@@ -64,19 +64,15 @@ def test_the_pod_passes_pod_security(environment: Environment) -> None:
 
 
 def test_a_member_of_a_team_can_neither_copy_nor_use_the_account_and_the_volume(environment: Environment) -> None:
-    member = environment.member(environment.team)
-    job = job_of(environment)
-    with pytest.raises(ApiError, match="cannot create resource"):
-        member.create(job)
-    with pytest.raises(ApiError, match="cannot get resource"):
-        member.read(job)
-    pod = {"apiVersion": "v1", "kind": "Pod", **job["spec"]["template"]}
-    pod["metadata"] = {"name": "copy", "namespace": DATA_NAMESPACE}
-    with pytest.raises(ApiError, match="cannot create resource"):
-        member.create(pod)
-    token = api_object("v1", "ServiceAccount", DATA_ACCOUNT, namespace=DATA_NAMESPACE)
-    with pytest.raises(ApiError, match="cannot get resource"):
-        member.read(token)
+    member, job = environment.member(environment.team), job_of(environment)
+    metadata = {"name": "copy", "namespace": DATA_NAMESPACE}
+    pod = {"apiVersion": "v1", "kind": "Pod", **job["spec"]["template"], "metadata": metadata}
+    for made in (job, pod):
+        with pytest.raises(ApiError, match="cannot create resource"):
+            member.create(made)
+    for read in (job, api_object("v1", "ServiceAccount", DATA_ACCOUNT, namespace=DATA_NAMESPACE)):
+        with pytest.raises(ApiError, match="cannot get resource"):
+            member.read(read)
 
 
 def test_the_same_copy_is_followed_and_another_to_the_same_destination_is_refused(

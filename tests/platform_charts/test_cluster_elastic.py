@@ -163,17 +163,6 @@ def test_an_elastic_job_that_its_user_resizes_returns_workers_and_grows_again(
     polled(queued, objects, lambda: _all_ready(queued, made, 4))
 
 
-def test_an_elastic_job_that_is_preempted_is_admitted_again_with_its_fewest_workers(
-    queued: Operated, objects: Objects
-) -> None:
-    """A job that was not submitted by a command of the team, or is resumed, has no gate."""
-    made = running(queued, elastic("preempted", (1, 2, 4, 8)))
-    polled(queued, objects, lambda: _all_ready(queued, made, 8))
-    owner = queued.submit(gpus("owner", "platform", 4))
-    polled(queued, objects, lambda: is_admitted(queued.look(owner)) and _all_ready(queued, made, 1))
-    assert [count for count, state in slices(queued, made) if state == "Admitted"] == [1]
-
-
 def test_an_elastic_job_that_kueue_leaves_running_without_quota_keeps_its_fewest_workers(
     queued: Operated, objects: Objects
 ) -> None:

@@ -90,35 +90,30 @@ def diagnostics_pod(kubernetes_api: Cluster, node: Manifest, *, exit_code: int) 
     return pod
 
 
-def test_the_taint_is_removed_once_all_devices_are_allocatable(kubernetes_api: Cluster, gate: Nodes) -> None:
+def test_a_node_is_tainted_until_all_devices_are_allocatable_and_again_while_it_is_sick(
+    kubernetes_api: Cluster, gate: Nodes
+) -> None:
     node = tainted_node("late")
+    healthy = {"allocatable": ALL_DEVICES, "capacity": ALL_DEVICES, "conditions": [{**XID, "status": "True"}]}
+    lost = {**ALL_DEVICES, "vpc.amazonaws.com/efa": "31"}
     with kubernetes_api.applied(node):
         assert poll(gate) == ["late: waiting for nvidia.com/gpu 0 of 8, vpc.amazonaws.com/efa 0 of 32"]
         assert START_UP_TAINT.key in taints(kubernetes_api, node)
-        kubernetes_api.update_status(node, {"allocatable": ALL_DEVICES, "capacity": ALL_DEVICES})
+        kubernetes_api.update_status(node, healthy)
         assert poll(gate) == ["late: taint removed"]
         assert START_UP_TAINT.key not in taints(kubernetes_api, node)
         assert poll(gate) == []
-
-
-def test_a_sick_node_in_service_is_tainted_until_it_is_healthy(kubernetes_api: Cluster, gate: Nodes) -> None:
-    node = tainted_node("sick")
-    healthy = {"allocatable": ALL_DEVICES, "capacity": ALL_DEVICES, "conditions": [{**XID, "status": "True"}]}
-    with kubernetes_api.applied(node):
-        kubernetes_api.update_status(node, healthy)
-        poll(gate)
         kubernetes_api.update_status(node, {**healthy, "conditions": [XID]})
-        said = "sick: unhealthy (hardware): AcceleratedHardwareReady: NvidiaXID79Error GPU 3 fell off"
+        said = "late: unhealthy (hardware): AcceleratedHardwareReady: NvidiaXID79Error GPU 3 fell off"
         assert poll(gate) == poll(gate) == [said]
         assert taints(kubernetes_api, node)[UNHEALTHY_TAINT.key] == "hardware"
         found = kubernetes_api.read(node)
         assert found is not None
         assert "GPU 3 fell off" in found["metadata"]["annotations"][UNHEALTHY_TAINT.key]
-        lost = {**ALL_DEVICES, "vpc.amazonaws.com/efa": "31"}
         kubernetes_api.update_status(node, {**healthy, "allocatable": lost})
-        assert poll(gate) == ["sick: unhealthy (devices): vpc.amazonaws.com/efa 31 of 32"]
+        assert poll(gate) == ["late: unhealthy (devices): vpc.amazonaws.com/efa 31 of 32"]
         kubernetes_api.update_status(node, healthy)
-        assert poll(gate) == ["sick: taint removed"]
+        assert poll(gate) == ["late: taint removed"]
         assert UNHEALTHY_TAINT.key not in taints(kubernetes_api, node)
 
 

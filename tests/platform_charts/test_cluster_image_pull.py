@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from infra.spec.cluster_names import GPU_NAMESPACE
-from infra.spec.manifest import Manifest
+from infra.spec.manifest import Manifest, api_object
 from infra.spec.node_labels import GPU_TAINT, GROUP_LABEL, START_UP_TAINT
 from platform_charts.objects.image_pull import IMAGE_PULL
 from tests.engines.kubernetes import Cluster
@@ -25,15 +23,11 @@ def nodes_with_the_image(cluster: Cluster) -> set[str]:
 
 def new_node(group: str) -> Manifest:
     """A node as it registers: with the start-up taint, and without devices."""
-    taints: list[dict[str, Any]] = [taint.model_dump() for taint in (GPU_TAINT, START_UP_TAINT)]
+    taints = [taint.model_dump() for taint in (GPU_TAINT, START_UP_TAINT)]
     resources = {"cpu": "4", "memory": "16Gi", "pods": "20"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": NEW_NODE, "labels": {GROUP_LABEL: group, "kubernetes.io/hostname": NEW_NODE}},
-        "spec": {"taints": taints},
-        "status": {"capacity": resources, "allocatable": resources},
-    }
+    labels, status = {GROUP_LABEL: group, "kubernetes.io/hostname": NEW_NODE}, {"capacity": resources}
+    node = api_object("v1", "Node", NEW_NODE, labels=labels, spec={"taints": taints})
+    return {**node, "status": {**status, "allocatable": resources}}
 
 
 @in_dev

@@ -7,7 +7,7 @@ group a10g, with 4 GPUs. Both nodes are taken, so everything else has to be refu
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
@@ -88,20 +88,30 @@ def _unchanged(_manifest: Manifest) -> None:
     """As `make train` submits it."""
 
 
-def _no_queue(manifest: Manifest) -> None:
-    del manifest["metadata"]["labels"]["kueue.x-k8s.io/queue-name"]
+def _labelled(name: str, value: str | None) -> Change:
+    """Another value of one of Kueue's labels, or none."""
+
+    def change(manifest: Manifest) -> None:
+        manifest["metadata"]["labels"].pop(f"kueue.x-k8s.io/{name}", None)
+        if value is not None:
+            manifest["metadata"]["labels"][f"kueue.x-k8s.io/{name}"] = value
+
+    return change
 
 
-def _queue_of_another_team(manifest: Manifest) -> None:
-    manifest["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "platform"
+def _spec(**fields: object) -> Change:
+    """Other fields of the job."""
+    return lambda manifest: manifest["spec"].update(fields)
 
 
-def _not_suspended(manifest: Manifest) -> None:
-    manifest["spec"]["suspend"] = False
+def _workers(**fields: int) -> Change:
+    """Other fields of the group of workers."""
+    return lambda manifest: _worker_group(manifest).update(fields)
 
 
-def _several_hosts_for_a_replica(manifest: Manifest) -> None:
-    _worker_group(manifest).update(replicas=1, minReplicas=1, maxReplicas=1, numOfHosts=4)
+def _pods(kind: str, **fields: object) -> Change:
+    """Other fields of the pods of a kind."""
+    return lambda manifest: _templates(manifest)[kind].update(fields)
 
 
 def _gpus_in_an_init_container(manifest: Manifest) -> None:
@@ -144,10 +154,6 @@ def _slices_of_gpus(manifest: Manifest) -> None:
         values["nvidia.com/mig-1g.5gb"] = values.pop(_GPU)
 
 
-def _prebuilt_workload(manifest: Manifest) -> None:
-    manifest["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = "of-the-job-taken"
-
-
 def _elastic(manifest: Manifest) -> None:
     manifest["metadata"]["annotations"]["kueue.x-k8s.io/elastic-job"] = "true"
 
@@ -167,17 +173,17 @@ def _elastic_as_a_slice_of_the_job_taken(manifest: Manifest) -> None:
 
 _QUEUED: tuple[Change, ...] = (
     _unchanged,
-    _no_queue,
-    _queue_of_another_team,
-    _not_suspended,
-    _several_hosts_for_a_replica,
+    _labelled("queue-name", None),
+    _labelled("queue-name", "platform"),
+    _spec(suspend=False),
+    _workers(replicas=1, minReplicas=1, maxReplicas=1, numOfHosts=4),
     _gpus_in_an_init_container,
     _gpus_in_a_sidecar,
     _gpus_as_limits_only,
     _gpus_in_the_head,
     _gpus_in_the_submitter,
     _slices_of_gpus,
-    _prebuilt_workload,
+    _labelled("prebuilt-workload-name", "of-the-job-taken"),
     _elastic,
     _elastic_within_a_range,
     _elastic_as_a_slice_of_the_job_taken,
@@ -201,56 +207,28 @@ def _existing_cluster(manifest: Manifest) -> None:
     manifest["spec"]["clusterSelector"] = {"ray.io/cluster": "taken"}
 
 
-def _more_workers_than_counted(manifest: Manifest) -> None:
-    _worker_group(manifest).update(replicas=0, minReplicas=4, maxReplicas=4)
-
-
 def _no_replicas(manifest: Manifest) -> None:
-    group = _worker_group(manifest)
-    del group["replicas"]
-    group.update(minReplicas=4, maxReplicas=4)
+    del _worker_group(manifest)["replicas"]
+    _workers(minReplicas=4, maxReplicas=4)(manifest)
 
 
-def _autoscaling(manifest: Manifest) -> None:
-    _cluster_spec(manifest)["enableInTreeAutoscaling"] = True
-
-
-def _cluster_stays_after_the_job(manifest: Manifest) -> None:
-    manifest["spec"]["ttlSecondsAfterFinished"] = 86400
-
-
-def _own_deletion(manifest: Manifest) -> None:
-    policy = {"policy": "DeleteNone"}
-    manifest["spec"]["deletionStrategy"] = {"onSuccess": policy, "onFailure": policy}
-
-
-def _worker_that_does_not_end(manifest: Manifest) -> None:
-    _templates(manifest)["worker"]["terminationGracePeriodSeconds"] = 86400
-
-
-def _submitter_that_does_not_end(manifest: Manifest) -> None:
-    _templates(manifest)["submitter"]["terminationGracePeriodSeconds"] = 86400
-
-
-def _chosen_node(manifest: Manifest) -> None:
-    _templates(manifest)["worker"]["nodeName"] = "a10g-0"
-
-
-_REFUSED: Mapping[Change, str] = {
-    _existing_cluster: "clusterSelector",
-    _more_workers_than_counted: "replicas, minReplicas and maxReplicas",
-    _no_replicas: "replicas, minReplicas and maxReplicas",
-    _autoscaling: "enableInTreeAutoscaling",
-    _cluster_stays_after_the_job: "ttlSecondsAfterFinished",
-    _own_deletion: "deletionStrategy",
-    _worker_that_does_not_end: "terminationGracePeriodSeconds",
-    _submitter_that_does_not_end: "terminationGracePeriodSeconds",
-    _chosen_node: "nodeName",
-}
+_SIZE_RULE, _A_DAY = "replicas, minReplicas and maxReplicas", 86400
+_NO_DELETION = {"policy": "DeleteNone"}
+_REFUSED: tuple[tuple[Change, str], ...] = (
+    (_existing_cluster, "clusterSelector"),
+    (_workers(replicas=0, minReplicas=4, maxReplicas=4), _SIZE_RULE),
+    (_no_replicas, _SIZE_RULE),
+    (lambda manifest: _cluster_spec(manifest).update(enableInTreeAutoscaling=True), "enableInTreeAutoscaling"),
+    (_spec(ttlSecondsAfterFinished=_A_DAY), "ttlSecondsAfterFinished"),
+    (_spec(deletionStrategy={"onSuccess": _NO_DELETION, "onFailure": _NO_DELETION}), "deletionStrategy"),
+    (_pods("worker", terminationGracePeriodSeconds=_A_DAY), "terminationGracePeriodSeconds"),
+    (_pods("submitter", terminationGracePeriodSeconds=_A_DAY), "terminationGracePeriodSeconds"),
+    (_pods("worker", nodeName="a10g-0"), "nodeName"),
+)
 
 
 def test_a_job_that_could_hold_gpus_that_kueue_does_not_count_is_refused(full: Operated) -> None:
-    for change, rule in _REFUSED.items():
+    for change, rule in _REFUSED:
         with pytest.raises(ApiError, match=rule), _submitted(full, _attempt(full, change)):
             pytest.fail(f"it is accepted in spite of {rule}")
 
@@ -268,22 +246,14 @@ def test_neither_a_new_nor_a_queued_job_claims_an_admitted_job_as_its_owner(full
         pytest.fail("it is accepted")
 
 
-def _set_replicas(manifest: Manifest) -> None:
-    _worker_group(manifest).update(replicas=2, minReplicas=2, maxReplicas=2)
-
-
 def test_the_spec_of_an_admitted_job_cannot_be_changed(full: Operated) -> None:
-    for change in (_set_replicas, _gpus_in_the_submitter, _not_queued):
+    for change in (_workers(replicas=2, minReplicas=2, maxReplicas=2), _gpus_in_the_submitter, _spec(suspend=True)):
         found = _taken(full)
         before = copy.deepcopy(found["spec"])
         change(found)
         with pytest.raises(ApiError, match="spec of a submitted job cannot be changed"):
             _member(full).patch(found, {"spec": found["spec"]})
         assert _taken(full)["spec"] == before
-
-
-def _not_queued(manifest: Manifest) -> None:
-    manifest["spec"]["suspend"] = not manifest["spec"].get("suspend", False)
 
 
 def test_a_queued_job_cannot_be_started_by_hand(full: Operated) -> None:

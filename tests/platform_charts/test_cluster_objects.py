@@ -5,18 +5,12 @@ from __future__ import annotations
 from tests.engines.kubernetes_platform import Environment, drifts
 
 
-def test_every_object_applies_without_a_warning(environment: Environment) -> None:
-    assert all(environment.cluster.read(manifest) is not None for manifest in environment.manifests)
-    assert environment.cluster.warnings == []
-
-
-def test_applying_objects_again_changes_nothing(environment: Environment) -> None:
-    drifted = [
-        f"{manifest['kind']} {manifest['metadata']['name']}"
-        for manifest in environment.manifests
-        if drifts(environment.cluster, manifest)
-    ]
+def test_every_object_applies_without_a_warning_and_applying_it_again_changes_nothing(environment: Environment) -> None:
+    cluster, manifests = environment.cluster, environment.manifests
+    assert all(cluster.read(manifest) is not None for manifest in manifests)
+    drifted = [f"{one['kind']} {one['metadata']['name']}" for one in manifests if drifts(cluster, one)]
     assert drifted == []
+    assert cluster.warnings == []
 
 
 def test_the_volume_claims_of_every_team_are_bound(environment: Environment) -> None:

@@ -28,16 +28,6 @@ def test_workers_fill_whole_nodes_with_efa_and_head_and_submitter_run_on_the_hea
 
 
 @in_prod
-def test_small_jobs_share_a_node_until_its_gpus_are_taken(environment: Environment) -> None:
-    with (
-        placed(environment, job("half", team=environment.team, workers=4, group="h100")) as first,
-        placed(environment, job("other-half", team=environment.team, workers=8, group="h100")) as second,
-    ):
-        (half,), (whole,) = _worker_nodes(first), _worker_nodes(second)
-    assert half != whole
-
-
-@in_prod
 def test_workers_of_one_job_wait_for_their_zone_rather_than_use_two(environment: Environment) -> None:
     """The 8 nodes of l4 are 3, 3 and 2 in three zones, of which one each is taken: no zone has room for 3 pods."""
     taken = {zone: _workers(environment, f"takes-{zone}", group="l4", workers=4)[0] for zone in "abc"}

@@ -15,7 +15,7 @@ from infra.spec.release import load_release
 from platform_charts.jobs.request import JobRequest, Target
 from platform_charts.objects.phases import platform_objects
 from tests.engines.kubernetes import Cluster
-from tests.infra.aws.graphs import ENVIRONMENTS, settings_of
+from tests.infra.aws.graphs import settings_of
 from tests.kuberay.expand import expand
 from tests.platform_charts.jobs.targets import rendered
 
@@ -36,7 +36,7 @@ def storage_of(environment: str) -> tuple[Manifest, ...]:
     return platform_objects(settings, load_release(), recorded(settings).facts)["storage"]
 
 
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
+@pytest.mark.parametrize("environment", ["dev", "prod"])
 def test_a_teams_pods_see_the_datasets_and_the_directory_of_their_own_team(environment: str) -> None:
     settings, stack = settings_of(environment), recorded(settings_of(environment))
     target = Target(outputs=stack.outputs, release=load_release(), catalog=load_catalog())
