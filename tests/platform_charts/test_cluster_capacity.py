@@ -7,12 +7,10 @@ of which each two share the lowest layer of EC2's network. The nodes are fakes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from infra.lifecycle.capacity.cluster_jobs import cluster_jobs
 from infra.spec.manifest import Manifest, api_object
 from infra.spec.settings import StackSettings, from_mapping
 from platform_charts.jobs.request import JobRequest
@@ -125,24 +123,6 @@ def test_the_workers_of_an_admitted_job_select_the_nodes_of_the_group_that_it_go
     found = queued.cluster.read(second)
     assert found is not None
     assert (options_of(found).group, options_of(found).gpu_model, options_of(found).spot) == (None, "a10g", False)
-
-
-def test_the_calendars_jobs_have_the_group_that_they_got_or_those_that_they_wait_for(queued: Operated) -> None:
-    group_of(queued, submit(queued, "first", deadline_hours=6))
-    group_of(queued, submit(queued, "second"))
-    for waiting in (submit(queued, "third"), submit(queued, "waits-for-one", gpu_model=None, group="reserved")):
-        queued.await_state(waiting, waits, what="queued")
-    jobs = {one.name: one for one in cluster_jobs(queued.cluster)}
-    first = jobs["first"]
-    assert (first.team, first.state, first.groups, first.nodes) == ("research", "runs", ("reserved",), 1)
-    assert first.since is not None
-    assert first.deadline == timedelta(hours=6)
-    assert (jobs["waits-for-one"].state, jobs["waits-for-one"].groups, jobs["waits-for-one"].since) == (
-        "waits",
-        ("reserved",),
-        None,
-    )
-    assert (jobs["third"].state, jobs["third"].groups) == ("waits", ("reserved", "on-demand"))
 
 
 def _nodes(queued: Operated, submitted: Manifest) -> set[str]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 
 import pytest
 
 from infra.kube.errors import ApiError
 from infra.lifecycle.sandbox.control_plane import ControlPlane
-from infra.spec.cluster_names import GPU_NAMESPACE
 from infra.spec.manifest import Manifest
 from infra.spec.release import load_release
 from platform_charts.charts.crds import CRD_GROUPS, PinnedCharts
@@ -17,7 +15,7 @@ from tests.engines.helm import find_pinned_archive
 from tests.engines.kubernetes import Cluster
 from tests.engines.kubernetes_platform import Environment, in_prod
 from tests.platform_charts.charts.releases import installs_of
-from tests.platform_charts.charts.rendering import pods, rendered
+from tests.platform_charts.charts.rendering import rendered
 
 pytestmark = in_prod
 """The environment that installs every chart."""
@@ -58,19 +56,3 @@ def test_the_api_server_accepts_every_object_of_every_chart(helm: Cluster, envir
             except ApiError as error:
                 refused.append(f"{name}: {manifest['kind']} {manifest['metadata']['name']}: {error}")
     assert refused == []
-
-
-def test_the_limit_range_completes_the_device_plugins_sidecars(helm: Cluster) -> None:
-    daemons = [spec for one, spec in pods(rendered("nvidia-device-plugin", "prod")) if one["kind"] == "DaemonSet"]
-    for index, spec in enumerate(daemons):
-        pod = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": f"daemon-{index}", "namespace": GPU_NAMESPACE},
-            "spec": {**copy.deepcopy(spec), "serviceAccountName": "default"},
-        }
-        created = helm.create(pod, is_dry_run=True)["spec"]
-        for container in (*created.get("initContainers", ()), *created["containers"]):
-            assert container["resources"].keys() == {"requests", "limits"}, container["name"]
-            assert all({"cpu", "memory"} <= amounts.keys() for amounts in container["resources"].values())
-    assert any("initContainers" in spec for spec in daemons)

@@ -13,7 +13,7 @@ from infra.spec.manifest import Manifest
 from infra.spec.names import trainer_account
 from platform_charts.jobs.rayjob import render_job
 from tests.engines.kubernetes import Cluster
-from tests.engines.kubernetes_jobs import CONFIGS, created, fits, job, rayjob, shipped
+from tests.engines.kubernetes_jobs import CONFIGS, fits, job, rayjob, shipped
 from tests.engines.kubernetes_platform import Environment, in_dev
 from tests.kuberay.expand import expand
 
@@ -141,16 +141,6 @@ def test_a_member_reads_no_secret_but_the_login_of_the_own_team(environment: Env
 
 
 @in_dev
-def test_a_member_creates_neither_pods_nor_role_bindings(environment: Environment) -> None:
-    member = environment.member(environment.team)
-    _is_forbidden(lambda: member.create(_head(environment), is_dry_run=True))
-    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
-    binding = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "roleRef": reference}
-    metadata = {"name": "mine", "namespace": environment.team}
-    _is_forbidden(lambda: member.create({**binding, "metadata": metadata}, is_dry_run=True))
-
-
-@in_dev
 def test_the_service_account_of_jobs_has_no_rights(environment: Environment) -> None:
     account = trainer_account(environment.team)
     pod = environment.cluster.seen_by(
@@ -158,23 +148,6 @@ def test_the_service_account_of_jobs_has_no_rights(environment: Environment) -> 
     )
     for version, kind in (("v1", "Secret"), ("v1", "Pod"), ("ray.io/v1", "RayJob")):
         _is_forbidden(partial(pod.items, version, kind, namespace=environment.team))
-
-
-@in_dev
-def test_a_pod_of_a_job_mounts_no_service_account_token(environment: Environment) -> None:
-    pods = expand(rayjob(environment, job("token", team=environment.team)))
-    with created(environment.cluster, pods):
-        for pod in pods:
-            assert not _tokens(environment.cluster, pod)
-
-
-def _tokens(cluster: Cluster, pod: Manifest) -> list[Manifest]:
-    found = cluster.read(pod)
-    assert found is not None
-    sources = [
-        source for volume in found["spec"]["volumes"] for source in volume.get("projected", {}).get("sources", ())
-    ]
-    return [source for source in sources if "serviceAccountToken" in source]
 
 
 def _head(environment: Environment) -> Manifest:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import time
 
-import pytest
-
 from infra.lifecycle.sandbox.recorded import recorded
 from infra.spec.catalog import load_catalog
 from infra.spec.cluster_names import RUNS_CLAIM
@@ -34,34 +32,6 @@ def storage_of(environment: str) -> tuple[Manifest, ...]:
     """Volumes and claims of an environment."""
     settings = settings_of(environment)
     return platform_objects(settings, load_release(), recorded(settings).facts)["storage"]
-
-
-@pytest.mark.parametrize("environment", ["dev", "prod"])
-def test_a_teams_pods_see_the_datasets_and_the_directory_of_their_own_team(environment: str) -> None:
-    settings, stack = settings_of(environment), recorded(settings_of(environment))
-    target = Target(outputs=stack.outputs, release=load_release(), catalog=load_catalog())
-    objects = storage_of(environment)
-    handles = {
-        (one["spec"]["claimRef"]["namespace"], one["spec"]["claimRef"]["name"]): one["spec"]["csi"]["volumeHandle"]
-        for one in objects
-        if one["kind"] == "PersistentVolume"
-    }
-    directories = {point: team for team, point in stack.facts.team_access_points.items()}
-    directories[stack.facts.datasets_access_point] = "everybody"
-    assert len(directories) == len(settings.teams) + 1
-    for team in settings.teams:
-        seen = {
-            directories[handles[pod["metadata"]["namespace"], claim].rpartition("::")[2]]
-            for pod in pods_of(team.name, target)
-            for claim in claims_of(pod)
-        }
-        assert seen == {"everybody", team.name}
-
-
-def claims_of(pod: Manifest) -> list[str]:
-    """Names of the claims a pod mounts."""
-    volumes = (one.get("persistentVolumeClaim") for one in pod["spec"]["volumes"])
-    return [one["claimName"] for one in volumes if one]
 
 
 def test_no_pod_relies_on_a_sub_path_to_keep_teams_apart() -> None:

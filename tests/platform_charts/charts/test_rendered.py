@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import tarfile
+from collections.abc import Mapping
+from typing import Any
+
 import yaml
 
 from infra.spec.node_labels import GPU_TAINT, HEAD_TAINT, LABEL_PREFIX, SPOT_TAINT, START_UP_TAINT, UNHEALTHY_TAINT
 from infra.spec.release import load_release
+from infra.spec.uis import GRAFANA, GRAFANA_LOGIN, GRAFANA_URI, SHARED_UIS
 from platform_charts.charts.image_names import images_of, without_digest
 from platform_charts.objects.namespaces import LEVELS
 from platform_charts.objects.queueing import aggregated_roles
-from tests.engines.helm import find_archive, find_helm, template
+from tests.engines.helm import find_archive, find_helm, find_pinned_archive, template
 from tests.infra.aws.graphs import ENVIRONMENTS, settings_of
 from tests.platform_charts.charts.releases import FULL_REFERENCE, REGISTRY, installs_of, with_digests
 from tests.platform_charts.charts.rendering import pods, rendered
@@ -116,3 +121,65 @@ def test_every_pod_of_a_chart_complies_with_its_namespaces_pod_security_level() 
             continue
         found = violations({"spec": one["spec"]["template"]["spec"]})
         assert [rule for rule in found if level == "restricted" or not rule.endswith(restricted_only)] == []
+
+
+_CHART, _ENVIRONMENT = "kube-prometheus-stack", "prod"
+_NAMED = {"grafana": 3000}
+"""The port that Grafana's Service names; the others have numbers."""
+
+
+def test_a_service_of_the_chart_selects_the_pods_by_the_same_labels_and_reaches_the_port() -> None:
+    services = [one for one in rendered(_CHART, _ENVIRONMENT) if one["kind"] == "Service"]
+    for name in ("grafana", "prometheus", "alertmanager"):
+        ui = SHARED_UIS[name]
+        targets = {
+            _NAMED.get(str(port["targetPort"]), port["targetPort"])
+            for one in services
+            if ui.labels.items() <= (one["spec"].get("selector") or {}).items()
+            for port in one["spec"]["ports"]
+        }
+        assert ui.port in targets, name
+
+
+def test_the_chart_makes_grafanas_login_and_names_its_service_and_pods_as_the_proxy_and_the_policy_do() -> None:
+    made = {(one["kind"], one["metadata"]["name"]): one for one in rendered(_CHART, _ENVIRONMENT)}
+    assert {GRAFANA_LOGIN.user, GRAFANA_LOGIN.password} <= made["Secret", GRAFANA_LOGIN.secret]["data"].keys()
+    ports = made["Service", GRAFANA]["spec"]["ports"]
+    assert f"http://{GRAFANA}.monitoring.svc:{ports[0]['port']}" == GRAFANA_URI
+    pod = made["Deployment", GRAFANA]["spec"]["template"]
+    assert SHARED_UIS["grafana"].labels.items() <= pod["metadata"]["labels"].items()
+
+
+ENVIRONMENT = "prod"
+"""An environment that installs every chart."""
+
+
+def test_every_archive_has_the_pinned_versions() -> None:
+    release = load_release()
+    for name, chart in release.charts.items():
+        with tarfile.open(find_pinned_archive(name)) as packed:
+            file = packed.extractfile(f"{name}/Chart.yaml")
+            assert file is not None
+            head = yaml.safe_load(file.read())
+        assert (head["name"], head["version"]) == (name, chart.version)
+        # A chart without an image of its own version needs no app_version: its images are pinned by themselves.
+        if chart.app_version is not None or any(image.chart == name for image in release.images.values()):
+            wanted = str(chart.app_version or chart.version).removeprefix("v")
+            assert str(head.get("appVersion", head["version"])).removeprefix("v") == wanted, name
+
+
+def test_the_release_pins_the_images_that_the_charts_install_by_default() -> None:
+    pinned = {f"{image.repository}:{image.tag}" for image in load_release().images.values()}
+    for name, install in installs_of(settings_of(ENVIRONMENT)).items():
+        archive, values = find_pinned_archive(name), without_images(install.values)
+        manifests = template(find_helm(), archive, values, name=name, namespace=install.namespace)
+        assert [image for image in images_of(manifests) if image not in pinned] == [], name
+
+
+def without_images(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Chart values without our images, and without containers of ours."""
+    return {
+        key: without_images(value) if isinstance(value, Mapping) else value
+        for key, value in values.items()
+        if key not in {"image", "initContainers"}
+    }

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
+import jsonschema
 import pytest
 
-from infra.spec.cluster_names import LONGEST_JOB_NAME
+from infra.spec.cluster_names import LONGEST_JOB_NAME, REQUESTS_VARIABLE
 from infra.spec.errors import SettingsError
-from tests.platform_charts.jobs.targets import job
+from infra.spec.manifest import Manifest
+from platform_charts.jobs.rayjob import render_job
+from platform_charts.jobs.requests import REQUESTS_PATH, requests_map, takes_requests
+from tests.engines.kubernetes import crds
+from tests.platform_charts.jobs.targets import job, rendered, search_job, target_of, variables, worker_of
+from tests.platform_charts.objects.samples import strict
 
 WRONG_JOBS: list[tuple[dict[str, Any], str]] = [
     ({"name": "ResNet"}, "name='ResNet'"),
@@ -38,3 +45,62 @@ def test_a_wrong_job_is_refused_by_name_value_and_rule() -> None:
         with pytest.raises(SettingsError) as refusal:
             job(**changes)
         assert message in str(refusal.value)
+
+
+PROD = target_of("prod")
+TRAINING = rendered(job(group="a100"), PROD)
+
+
+def volumes_of(pod: Manifest) -> dict[str, Manifest]:
+    return {volume["name"]: volume for volume in pod["volumes"]}
+
+
+def test_the_workers_of_a_run_start_without_the_config_map_and_see_it_when_it_appears() -> None:
+    pod = worker_of(TRAINING)
+    made = requests_map("resnet101", namespace="research", labels={}, owner={}, files={})
+    assert volumes_of(pod)["requests"]["configMap"] == {"name": made["metadata"]["name"], "optional": True}
+    (container,) = pod["containers"]
+    (mount,) = [one for one in container["volumeMounts"] if one["name"] == "requests"]
+    assert mount == {"name": "requests", "mountPath": REQUESTS_PATH, "readOnly": True}, "the kubelet updates no subPath"
+    assert variables(container)[REQUESTS_VARIABLE] == REQUESTS_PATH
+    assert "immutable" not in made, "the kubelet keeps watching it"
+    head = TRAINING["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
+    assert "requests" not in volumes_of(head), "it has no rank"
+
+
+def test_only_a_run_of_the_trainer_takes_requests() -> None:
+    command = job(kind="run", settings_yaml="", shell_command="python train.py")
+    session = job(name="session-a", kind="session", command=("sleep", "1"))
+    for takes, requests in (
+        (True, (job(), job(group="a100", needs_cache=True))),
+        (False, (search_job(), job(kind="benchmark"), command, session)),
+    ):
+        assert {takes_requests(render_job(one, PROD)[-1]) for one in requests} == {takes}
+
+
+@cache
+def schema_of(kind: str) -> Manifest:
+    """The v1 schema of a kind, with unknown fields as errors."""
+    [crd] = [one for one in crds("kuberay") if one["spec"]["names"]["kind"] == kind]
+    [version] = [one for one in crd["spec"]["versions"] if one["name"] == "v1"]
+    return strict(version["schema"]["openAPIV3Schema"])
+
+
+JOBS = {
+    "efa": job(group="a100"),
+    "one pod": job(workers=2),
+    "cpu": job(gpus_per_worker=0, workers=2, cpus_per_worker=1),
+    "conformance": job(kind="conformance", command=("python", "-c", "pass")),
+}
+
+
+def test_jobs_have_only_fields_of_kuberays_schema() -> None:
+    for request in JOBS.values():
+        jsonschema.validate(rendered(request, target_of("prod")), schema_of("RayJob"))
+
+
+def test_an_unknown_field_is_an_error() -> None:
+    manifest = rendered(job(), target_of("prod"))
+    manifest["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["nodeSelectors"] = {}
+    with pytest.raises(jsonschema.ValidationError, match="nodeSelectors"):
+        jsonschema.validate(manifest, schema_of("RayJob"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import yaml
 
 from infra.spec.manifest import Manifest
@@ -10,6 +12,7 @@ from infra.spec.release import load_release
 from infra.spec.settings import from_mapping
 from platform_charts.charts.alertmanager import Alerting, alertmanager_config
 from platform_charts.objects.alert_rules import BUDGET_GROUPS, GPU_GROUPS, LOG_GROUPS, RULES, alert_rules
+from platform_charts.objects.dashboards import DASHBOARDS, dashboards
 from tests.infra.aws.graphs import settings_of
 from tests.infra.spec.samples import changed, dev_sections
 
@@ -62,3 +65,18 @@ def test_objects_do_not_share_their_groups() -> None:
     first, second = (alert_rules(settings_of("dev"), load_release())[0]["spec"]["groups"] for _ in range(2))
     assert first == second
     assert first[0] is not second[0]
+
+
+_MOST_BYTES = 2**20
+"""Of a ConfigMap's data; the API server refuses more."""
+
+
+def test_every_committed_dashboard_is_delivered_as_it_is_where_the_sidecar_looks() -> None:
+    made = dashboards(load_release())
+    delivered = {name: json.loads(text) for manifest in made for name, text in manifest["data"].items()}
+    assert delivered == {file.name: json.loads(file.read_text(encoding="utf-8")) for file in DASHBOARDS.iterdir()}
+    assert len(delivered) >= 9
+    for manifest in made:
+        assert manifest["metadata"]["namespace"] == "monitoring"
+        assert manifest["metadata"]["labels"]["grafana_dashboard"] == "1"
+        assert sum(len(text.encode()) for text in manifest["data"].values()) < _MOST_BYTES / 4

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from typing import Any
 
 import yaml
 from jsonschema import Draft202012Validator
 
 from infra.spec.cluster_names import DATA_NAMESPACE, DATASETS_CLAIM, RAY_PORTS, RUNS_CLAIM
-from infra.spec.manifest import Manifest
 from platform_charts.objects.phases import platform_objects
 from platform_charts.objects.queueing import aggregated_roles
 from platform_charts.objects.storage import storage
@@ -25,6 +23,7 @@ from tests.platform_charts.objects.samples import (
     objects_of,
     of_kind,
     settings_of,
+    strict,
 )
 
 _LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
@@ -65,7 +64,7 @@ def test_custom_resources_match_the_schemas_of_their_crds() -> None:
             for one in found:
                 version = schemas[one["apiVersion"], one["kind"]]
                 assert version["storage"]
-                Draft202012Validator(_strict(version["schema"]["openAPIV3Schema"])).validate(one)
+                Draft202012Validator(strict(version["schema"]["openAPIV3Schema"])).validate(one)
 
 
 def test_every_claim_has_a_reserved_volume_that_is_retained_of_a_class_that_exists() -> None:
@@ -136,19 +135,3 @@ def test_prometheus_scrapes_three_ports_of_a_head_and_one_of_a_worker_with_clust
         "team": ["__meta_kubernetes_pod_label_ray_train_platform_team"],
         "training_job": ["__meta_kubernetes_pod_label_ray_train_platform_job"],
     }
-
-
-def _strict(schema: Any) -> Manifest:  # noqa: ANN401 - JSON
-    """The schema with unknown fields rejected, as in the API server's strict validation."""
-    found = {key: value for key, value in schema.items() if not key.startswith("x-kubernetes") and key != "format"}
-    if schema.get("x-kubernetes-int-or-string"):
-        found["type"] = ["integer", "string"]
-    if "properties" in schema:
-        found["properties"] = {name: _strict(one) for name, one in schema["properties"].items()}
-        if "metadata" not in schema["properties"]:
-            found["additionalProperties"] = False
-    if "items" in schema:
-        found["items"] = _strict(schema["items"])
-    if isinstance(schema.get("additionalProperties"), dict):
-        found["additionalProperties"] = _strict(schema["additionalProperties"])
-    return found

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from infra.spec.manifest import Manifest
 from platform_charts.images.job_progress.figures import Progressing, Run, figures, newest_runs, progress, time_left
+from platform_charts.images.job_progress.prometheus import Prometheus
+from tests.engines.ports import free_port
 from tests.training.cluster.samples import ray_job
 
 CREATED = datetime(2026, 11, 22, 8, 0, tzinfo=UTC)
@@ -116,3 +118,13 @@ def test_incomplete_and_foreign_series_are_ignored() -> None:
     assert newest_runs(gauges(step=1, newest=2)[:2], slopes=[]) == {}
     assert newest_runs([({"__name__": "ray_rtp_train_step"}, 1.0)], slopes=[]) == {}
     assert newest_runs(gauges(step=1, newest=float("nan")), slopes=[]) == {}
+
+
+def test_a_silent_prometheus_leaves_the_runs_unknown_for_a_while_only() -> None:
+    now = [0.0]
+    prometheus = Prometheus(f"http://127.0.0.1:{free_port()}", patience=300, clock=lambda: now[0])
+    assert prometheus.problem == ""
+    for seconds, known in ((0, None), (299, None), (300, {}), (4000, {})):
+        now[0] = float(seconds)
+        assert prometheus.runs() == known
+        assert "Prometheus does not answer" in prometheus.problem

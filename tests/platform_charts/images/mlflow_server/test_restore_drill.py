@@ -9,25 +9,35 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
+from alembic.script import ScriptDirectory
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
+from mlflow.store.db import utils as runs_schema
+from psycopg2 import OperationalError
 
 from platform_charts.images.mlflow_server.__main__ import main
 from platform_charts.images.mlflow_server.backup.drill import RESTORED, SCRATCH
+from platform_charts.images.mlflow_server.backup.dump import dump, snapshot
 from platform_charts.images.mlflow_server.backup.errors import RefusedError
+from platform_charts.images.mlflow_server.backup.folder import Backups
 from platform_charts.images.mlflow_server.backup.manifest import Manifest
 from platform_charts.images.mlflow_server.backup.report import REPORT, DrillReport
-from platform_charts.images.mlflow_server.backup.schema import check_revision
+from platform_charts.images.mlflow_server.backup.restore import differences, restore
+from platform_charts.images.mlflow_server.backup.schema import check_revision, migrate_schema
 from platform_charts.images.mlflow_server.backup.scratch import scratch
 from platform_charts.images.mlflow_server.backup.switch import discard, switch
+from platform_charts.images.mlflow_server.backup.tables import VERSION_TABLES, revision_of
 from platform_charts.images.mlflow_server.names import ACCOUNTS, RUNS
 from tests.engines.mlflow_server import MlflowServer
 from tests.platform_charts.images.mlflow_server.backups import Backed, await_
-from tests.platform_charts.images.mlflow_server.platform import TEAMS, USER
+from tests.platform_charts.images.mlflow_server.platform import TEAMS, USER, Platform
 
 _DRILL = {"DRILL_ARTIFACTS": "3", "DRILL_STORAGE_GIB": "100"}
 
@@ -189,3 +199,81 @@ def test_a_restored_database_replaces_the_one_that_serves(
     for name in kept:
         discard(backed.new_database(), name)
     assert backed.databases() == set()
+
+
+BUSY = "drill_busy"
+_AUTOVACUUM = "SELECT datname FROM pg_stat_activity WHERE backend_type = 'autovacuum worker'"
+_PATIENCE = 60.0
+
+
+@pytest.mark.timeout(180)
+def test_a_database_is_dropped_while_autovacuum_and_a_connection_are_in_it(backed: Backed) -> None:
+    services = backed.services
+    database = backed.new_database()
+    database.refresh_credentials()
+    with scratch(database) as made:
+        made.create(BUSY)
+        with _vacuumed_slowly(services), closing(database.connect(BUSY)) as connection, connection.cursor() as cursor:
+            deadline = time.monotonic() + _PATIENCE
+            while (BUSY,) not in services.administer(_AUTOVACUUM):
+                assert time.monotonic() < deadline, "no autovacuum"
+                time.sleep(0.05)
+            made.drop(BUSY)
+            with pytest.raises(OperationalError):
+                cursor.execute("SELECT 1")
+    assert BUSY not in backed.databases()
+
+
+@contextmanager
+def _vacuumed_slowly(services: Platform) -> Iterator[None]:
+    """Let autovacuum begin with the database within a second, and take minutes."""
+    # A vacuum that may do a page every 100 ms.
+    slow = "autovacuum_vacuum_cost_delay = 100, autovacuum_vacuum_cost_limit = 1, autovacuum_vacuum_threshold = 0"
+    services.execute_in(BUSY, f"CREATE TABLE busy WITH ({slow}) AS SELECT generate_series(1, 500000) AS number")
+    services.execute_in(BUSY, "DELETE FROM busy")
+    services.administer("ALTER SYSTEM SET autovacuum_naptime = '1s'", "SELECT pg_reload_conf()")
+    try:
+        yield
+    finally:
+        services.administer("ALTER SYSTEM RESET autovacuum_naptime", "SELECT pg_reload_conf()")
+
+
+OLDER, MIGRATED = "drill_older", "drill_restored"
+_BACK = 12
+"""Revisions between the older schema and that of the installed version."""
+
+
+def test_a_backup_of_an_older_schema_is_restored_at_its_revision_and_migrated(backed: Backed, tmp_path: Path) -> None:
+    head, older = _revisions()
+    check_revision(RUNS, older)
+    database = backed.new_database()
+    database.refresh_credentials()
+    folder = Backups(backed.s3, backed.services.bucket).new(datetime.now(UTC))
+    with scratch(database) as made:
+        made.create(OLDER)
+        migrate_schema(RUNS, database.uri(OLDER), older)
+        rows = (
+            "INSERT INTO experiments (name, lifecycle_stage) SELECT 'e' || i, 'active' FROM generate_series(1, 50) AS i"
+        )
+        backed.services.execute_in(OLDER, rows)
+        with snapshot(database, RUNS, name=OLDER) as cursor:
+            entry = dump(cursor, RUNS, folder, work=tmp_path)
+        assert entry.revision == older
+        made.create(MIGRATED)
+        restore(database, entry, MIGRATED, folder, work=tmp_path)
+        with snapshot(database, RUNS, name=MIGRATED) as cursor:
+            assert list(differences(cursor, entry)) == []
+        migrate_schema(RUNS, database.uri(MIGRATED))
+        with snapshot(database, RUNS, name=MIGRATED) as cursor:
+            assert revision_of(cursor, version_table=VERSION_TABLES[RUNS]) == head
+            cursor.execute("SELECT count(*) FROM experiments WHERE name LIKE 'e%'")
+            assert cursor.fetchall() == [(50,)]
+        for name in (OLDER, MIGRATED):
+            made.drop(name)
+
+
+def _revisions() -> tuple[str, str]:
+    """That of the installed version of MLflow, and an older one."""
+    script = ScriptDirectory.from_config(runs_schema._get_alembic_config(""))
+    revisions = [one.revision for one in script.walk_revisions()]
+    return revisions[0], revisions[_BACK]
