@@ -137,13 +137,12 @@ def _servers(cluster: Cluster) -> list[Manifest]:
     return cluster.items("v1", "Pod", namespace=MLFLOW_NAMESPACE, labels="app.kubernetes.io/name=mlflow")
 
 
-def test_a_member_of_a_team_can_start_neither(environment: Environment) -> None:
+def test_a_member_of_a_team_can_start_neither_and_a_cluster_of_an_earlier_release_has_none(
+    environment: Environment,
+) -> None:
+    with pytest.raises(RefusedError, match="the cluster of dev has no CronJob mlflow/earlier"):
+        start_job(environment.cluster, "earlier", [], environment="dev")
     member = environment.member(environment.team)
     for name in (MLFLOW_BACKUP, MLFLOW_RESTORE_DRILL):
         with pytest.raises(ApiError, match="cannot get resource"):
             start_job(member, name, [], environment="dev")
-
-
-def test_a_cluster_of_an_earlier_release_is_refused(environment: Environment) -> None:
-    with pytest.raises(RefusedError, match="the cluster of dev has no CronJob mlflow/earlier"):
-        start_job(environment.cluster, "earlier", [], environment="dev")

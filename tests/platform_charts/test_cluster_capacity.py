@@ -135,12 +135,6 @@ def test_workers_share_the_lowest_network_layer_although_the_free_nodes_are_scat
         _runs(queued, _on_near("first", 8), nodes={"near-4", "near-5"})
 
 
-def test_a_job_in_one_pod_runs_on_a_group_with_topology(queued: Operated) -> None:
-    taken = [_occupant(f"near-{number}") for number in range(5)]
-    with created(queued.cluster, taken):
-        _runs(queued, _on_near("one", 4), nodes={"near-5"})
-
-
 def test_a_job_waits_for_nodes_of_a_group_with_topology_although_it_has_quota(queued: Operated) -> None:
     taken = [_occupant(f"near-{number}") for number in range(5)]
     with created(queued.cluster, taken):

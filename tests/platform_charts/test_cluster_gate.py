@@ -21,8 +21,6 @@ from platform_charts.images.node_gate.objects import Group, Keys
 from platform_charts.objects.gpu_diagnostics import DIAGNOSTICS
 from platform_charts.objects.node_gate import gate_objects
 from tests.engines.kubernetes import Cluster
-from tests.engines.kubernetes_jobs import job, node_type, placed
-from tests.engines.kubernetes_platform import Environment, in_dev
 
 GATE = f"system:serviceaccount:{GPU_NAMESPACE}:node-gate"
 KEYS = Keys(START_UP_TAINT.key, UNHEALTHY_TAINT.key, GROUP_LABEL, DIAGNOSE_LABEL)
@@ -167,17 +165,3 @@ def test_the_gate_has_no_other_permissions(control_plane: ControlPlane, rights: 
         with pytest.raises(ApiException) as refused:
             forbidden()
         assert refused.value.status == 403
-
-
-@in_dev
-def test_no_worker_is_scheduled_on_a_sick_node(environment: Environment, control_plane: ControlPlane) -> None:
-    cluster, nodes = environment.cluster, Nodes(control_plane.client(GATE))
-    groups = resolve_node_groups(environment.settings, catalog=load_catalog()).gpu
-    expected = {group.name: Group(devices=group.expected_devices) for group in groups}
-    node: Manifest = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a10g-0"}}
-    for condition, used in ((XID, {"a10g-1"}), ({**XID, "status": "True"}, {"a10g-0", "a10g-1"})):
-        cluster.update_status(node, {"conditions": [condition]})
-        while any("has changed meanwhile" in line for line in check_nodes(nodes, keys=KEYS, groups=expected)):
-            pass
-        with placed(environment, job("healthy", team=environment.team, workers=4 * len(used), group="a10g")) as pods:
-            assert {pod["spec"]["nodeName"] for pod in pods if node_type(pod) == "worker"} == used

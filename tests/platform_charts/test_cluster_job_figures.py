@@ -6,14 +6,11 @@ import time
 from functools import partial
 
 import pytest
-from kubernetes.client import CustomObjectsApi
-from kubernetes.client.exceptions import ApiException
 
 from infra.spec.cluster_names import JOB_COLUMNS, MONITORING_NAMESPACE
 from infra.spec.manifest import Manifest
 from platform_charts.images.job_progress.__main__ import Jobs, poll
 from platform_charts.images.job_progress.figures import Run
-from tests.engines.kubernetes_jobs import job
 from tests.engines.kubernetes_operators import Operated
 from tests.platform_charts.test_cluster_job_columns import table
 from tests.training.cluster.team_cluster import wait_until
@@ -64,18 +61,6 @@ def test_a_patch_of_a_running_job_changes_nothing_else(queued: Operated, jobs: J
     assert poll(jobs, {(TEAM, "running"): run(100)}) == []
     shown = row(queued, "running")
     assert (shown["progress"], shown["time left"], shown["reason"]) == ("100/100 (100 %)", None, None)
-
-
-def test_the_account_cannot_change_the_spec_of_a_job(queued: Operated) -> None:
-    made = queued.submit(job("kept", team=TEAM, workers=1))
-    custom = CustomObjectsApi(queued.plane.client(USER))
-    patch = {"spec": {"activeDeadlineSeconds": 1}}
-    with pytest.raises(ApiException) as refused:
-        custom.patch_namespaced_custom_object(
-            "ray.io", "v1", TEAM, "rayjobs", "kept", patch, _content_type="application/merge-patch+json"
-        )
-    assert "the spec of a submitted job cannot be changed" in str(refused.value.body)
-    assert queued.cluster.read(made) is not None
 
 
 def _facts(queued: Operated, made: Manifest) -> dict[str, object]:

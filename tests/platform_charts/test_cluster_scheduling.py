@@ -51,15 +51,6 @@ def test_workers_of_one_job_wait_for_their_zone_rather_than_use_two(environment:
                     assert _node(environment, running)["metadata"]["labels"][ZONE] == zone
 
 
-@in_prod
-def test_cpu_workers_spread_over_the_head_nodes(environment: Environment) -> None:
-    with placed(environment, job("spread", team=environment.team, workers=4, gpus_per_worker=0)) as pods:
-        used = _worker_nodes(pods)
-        groups = {_node(environment, pod)["metadata"]["labels"][GROUP] for pod in pods}
-    assert len(set(used)) == len(used) == 4
-    assert groups == {"heads"}
-
-
 @in_dev
 def test_a_cpu_worker_beyond_the_head_nodes_is_told_what_it_asks_for_and_what_they_have(
     environment: Environment,

@@ -123,13 +123,13 @@ def test_every_pod_of_a_chart_complies_with_its_namespaces_pod_security_level() 
         assert [rule for rule in found if level == "restricted" or not rule.endswith(restricted_only)] == []
 
 
-_CHART, _ENVIRONMENT = "kube-prometheus-stack", "prod"
+_CHART = "kube-prometheus-stack"
 _NAMED = {"grafana": 3000}
 """The port that Grafana's Service names; the others have numbers."""
 
 
 def test_a_service_of_the_chart_selects_the_pods_by_the_same_labels_and_reaches_the_port() -> None:
-    services = [one for one in rendered(_CHART, _ENVIRONMENT) if one["kind"] == "Service"]
+    services = [one for one in rendered(_CHART, ENVIRONMENT) if one["kind"] == "Service"]
     for name in ("grafana", "prometheus", "alertmanager"):
         ui = SHARED_UIS[name]
         targets = {
@@ -142,16 +142,12 @@ def test_a_service_of_the_chart_selects_the_pods_by_the_same_labels_and_reaches_
 
 
 def test_the_chart_makes_grafanas_login_and_names_its_service_and_pods_as_the_proxy_and_the_policy_do() -> None:
-    made = {(one["kind"], one["metadata"]["name"]): one for one in rendered(_CHART, _ENVIRONMENT)}
+    made = {(one["kind"], one["metadata"]["name"]): one for one in rendered(_CHART, ENVIRONMENT)}
     assert {GRAFANA_LOGIN.user, GRAFANA_LOGIN.password} <= made["Secret", GRAFANA_LOGIN.secret]["data"].keys()
     ports = made["Service", GRAFANA]["spec"]["ports"]
     assert f"http://{GRAFANA}.monitoring.svc:{ports[0]['port']}" == GRAFANA_URI
     pod = made["Deployment", GRAFANA]["spec"]["template"]
     assert SHARED_UIS["grafana"].labels.items() <= pod["metadata"]["labels"].items()
-
-
-ENVIRONMENT = "prod"
-"""An environment that installs every chart."""
 
 
 def test_every_archive_has_the_pinned_versions() -> None:

@@ -24,7 +24,6 @@ from tests.platform_charts.charts.archives import crd
 from tests.platform_charts.charts.releases import installs_of
 
 RELEASE = "kubernetes:helm.sh/v3:Release"
-every_environment = pytest.mark.parametrize("environment", ENVIRONMENTS)
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +144,9 @@ def test_kubernetes_resources_depend_on_nodes_and_add_ons() -> None:
         assert missing(recording, one, needed) == []
 
 
-def test_charts_depend_on_namespaces_policies_and_storage_classes(whole: Recording) -> None:
+def test_charts_depend_on_namespaces_policies_and_storage_classes_and_custom_resources_on_charts(
+    whole: Recording,
+) -> None:
     teams = {team.name for team in settings_of("prod").teams}
     kinds = ("core/v1:Namespace", "networking.k8s.io/v1:NetworkPolicy", "storage.k8s.io/v1:StorageClass")
     objects = [one for kind in kinds for one in whole.of_type(f"kubernetes:{kind}")]
@@ -153,19 +154,17 @@ def test_charts_depend_on_namespaces_policies_and_storage_classes(whole: Recordi
         one for one in objects if not teams & {one.properties["metadata"].get(key) for key in ("name", "namespace")}
     ]
     assert {one.type for one in needed} == {f"kubernetes:{kind}" for kind in kinds}
-    for chart in whole.of_type(RELEASE):
-        assert missing(whole, chart, needed) == []
-
-
-def test_custom_resources_depend_on_their_charts(whole: Recording) -> None:
+    assert [chart.name for chart in whole.of_type(RELEASE) if missing(whole, chart, needed)] == []
     custom = [one for one in whole.resources if "kueue.x-k8s.io" in one.type or "monitoring.coreos.com" in one.type]
-    needed = [whole.find(RELEASE, "kueue"), whole.find(RELEASE, "kube-prometheus-stack")]
+    charts = [whole.find(RELEASE, "kueue"), whole.find(RELEASE, "kube-prometheus-stack")]
     assert custom != []
-    assert [one.name for one in custom if missing(whole, one, needed)] == []
+    assert [one.name for one in custom if missing(whole, one, charts)] == []
+    server = whole.find("kubernetes:apps/v1:Deployment", "deployment-mlflow-mlflow")
+    assert missing(whole, server, [*whole.of_type("kubernetes:batch/v1:Job")]) == [], "its bootstrap job"
 
 
-@every_environment
-def test_the_teams_namespaces_are_deleted_while_queues_and_operators_live(environment: str) -> None:
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_the_teams_namespaces_and_kueues_roles_are_deleted_while_queues_and_operators_live(environment: str) -> None:
     """The operators remove the finalizers of jobs, without which a namespace is never gone; Pulumi deletes in reverse order."""
     recording, teams = graph(environment), {team.name for team in settings_of(environment).teams}
     needed = [
@@ -180,24 +179,12 @@ def test_the_teams_namespaces_are_deleted_while_queues_and_operators_live(enviro
     ]
     assert teams <= set(namespaces)
     assert {name: missing(recording, namespaces[name], needed) for name in teams} == {name: [] for name in teams}
+    roles = [one for one in on_the_cluster(environment) if "aggregationRule" in one.properties]
+    assert {one.properties["metadata"]["name"] for one in roles} == set(AGGREGATED_ROLES)
+    assert [role.name for role in roles if missing(recording, role, [recording.find(RELEASE, "kueue")])] == []
     # Deleting them one by one would wait for a claim that a running pod uses.
     assert contents != []
     assert {one.deleted_with == namespaces[one.properties["metadata"]["namespace"]].urn for one in contents} == {True}
-
-
-def test_kueues_aggregated_roles_are_deleted_before_its_chart() -> None:
-    for environment in ENVIRONMENTS:
-        recording = graph(environment)
-        roles = [one for one in on_the_cluster(environment) if "aggregationRule" in one.properties]
-        assert {one.properties["metadata"]["name"] for one in roles} == set(AGGREGATED_ROLES)
-        for role in roles:
-            assert missing(recording, role, [recording.find(RELEASE, "kueue")]) == []
-
-
-def test_the_mlflow_server_depends_on_its_bootstrap_job(whole: Recording) -> None:
-    (job,) = whole.of_type("kubernetes:batch/v1:Job")
-    server = whole.find("kubernetes:apps/v1:Deployment", "deployment-mlflow-mlflow")
-    assert missing(whole, server, [job]) == []
 
 
 def test_charts_are_installed_atomically_from_the_verified_archive_and_no_placeholder_is_left() -> None:

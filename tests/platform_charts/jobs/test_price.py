@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
 from infra.spec.catalog import load_catalog
 from infra.spec.cluster_names import PRICE_VARIABLE
-from infra.spec.outputs import GpuGroupOutput
 from platform_charts.jobs.price import Wanted, price_of_pod
 from platform_charts.jobs.request import Target
 from platform_charts.jobs.resources import gpu_share, node_share
@@ -30,28 +30,20 @@ def head_of(target: Target) -> str:
     return target.outputs.head_instance_type
 
 
-@pytest.mark.parametrize(
-    ("wanted", "share"),
-    [
-        ({"gpus": 1}, 1 / 4),
-        ({"gpus": 4}, 1.0),
-        ({"gpus": 1, "cpus": 3.0}, 3.0),
-        ({"gpus": 1, "memory_gib": 2.0}, 2.0),
-        ({"gpus": 4, "cpus": 4.5}, 1.0),
-    ],
-)
-def test_a_pod_pays_for_the_largest_share_that_it_requests(wanted: dict[str, float], share: float) -> None:
+def test_a_pod_pays_for_the_largest_share_that_it_requests() -> None:
     """Cores and memory in multiples of a GPU's share of them; no pod pays for more than its node."""
     gpu = gpu_share(NODE, catalog=CATALOG)
-    asked = Wanted(
-        cpus=wanted.get("cpus", 0) * gpu.cpus,
-        memory_gib=wanted.get("memory_gib", 0) * gpu.memory_gib,
-        gpus=int(wanted["gpus"]),
-    )
-    part = share if share <= 1 else share / 4
-    found = price_of_pod(asked, NODE, with_groups(NODE))
-    assert found.usd_per_hour == pytest.approx(part * price("g6.12xlarge"))
-    assert (found.instance_type, found.note) == ("g6.12xlarge", "")
+    for gpus, cpus, memory, part in (
+        (1, 0, 0, 1 / 4),
+        (4, 0, 0, 1),
+        (1, 3, 0, 3 / 4),
+        (1, 0, 2, 2 / 4),
+        (4, 4.5, 0, 1),
+    ):
+        asked = Wanted(cpus=cpus * gpu.cpus, memory_gib=memory * gpu.memory_gib, gpus=gpus)
+        found = price_of_pod(asked, NODE, with_groups(NODE))
+        assert found.usd_per_hour == pytest.approx(part * price("g6.12xlarge"))
+        assert (found.instance_type, found.note) == ("g6.12xlarge", "")
 
 
 def test_a_pod_without_a_group_pays_for_its_part_of_a_head_node() -> None:
@@ -67,30 +59,20 @@ def test_one_gpu_shared_by_four_pods_is_a_quarter_of_it_for_each() -> None:
     assert found.usd_per_hour == pytest.approx(price("g6.12xlarge") / 16)
 
 
-@pytest.mark.parametrize(
-    ("group", "note"),
-    [
+def test_a_node_without_a_price_says_why_and_spot_is_an_upper_bound() -> None:
+    unknown = CATALOG.find_instance("g7e.2xlarge").model_copy(update={"usd_per_hour": None})
+    catalog = CATALOG.model_copy(update={"instances": {**CATALOG.instances, "g7e.2xlarge": unknown}})
+    block = group_of("p5.48xlarge", capacity_type="CAPACITY_BLOCK", drain_before=BLOCK)
+    for group, note in (
         (group_of("g7e.2xlarge"), "infra/spec/catalog.yaml has no price of g7e.2xlarge"),
-        (group_of("p5.48xlarge", capacity_type="CAPACITY_BLOCK", drain_before=BLOCK), "prepaid, in a Capacity Block"),
+        (block, "prepaid, in a Capacity Block"),
         (None, "the stack's outputs do not name the type of its head nodes"),
-    ],
-)
-def test_a_node_without_a_price_says_why(group: GpuGroupOutput | None, note: str) -> None:
-    target = with_groups(*([] if group is None else [group]))
-    outputs = target.outputs.model_copy(update={"head_instance_type": None} if group is None else {})
-    instances = {
-        **CATALOG.instances,
-        "g7e.2xlarge": CATALOG.find_instance("g7e.2xlarge").model_copy(update={"usd_per_hour": None}),
-    }
-    catalog = CATALOG.model_copy(update={"instances": instances})
-    found = price_of_pod(
-        Wanted(cpus=1, memory_gib=1), group, Target(outputs=outputs, release=target.release, catalog=catalog)
-    )
-    assert found.usd_per_hour is None
-    assert found.note.startswith(note)
-
-
-def test_spot_is_an_upper_bound() -> None:
+    ):
+        target = with_groups(*([] if group is None else [group]))
+        outputs = target.outputs.model_copy(update={"head_instance_type": None} if group is None else {})
+        found = price_of_pod(Wanted(cpus=1, memory_gib=1), group, replace(target, outputs=outputs, catalog=catalog))
+        assert found.usd_per_hour is None
+        assert found.note.startswith(note)
     spot = group_of("g6.12xlarge", capacity_type="SPOT")
     assert "upper bound" in price_of_pod(Wanted(cpus=1, memory_gib=1, gpus=4), spot, with_groups(spot)).note
 

@@ -119,11 +119,12 @@ def event(uid: str, *, about: str = "worker-0", kind: str = "Pod", count: int = 
 
 
 class Recording:
-    """A ledger with a clock of its own, to which objects are shown one after the other."""
+    """A ledger with a clock of its own, to which objects are shown one after the other, first the jobs."""
 
-    def __init__(self, **nodes: NodeFacts) -> None:
+    def __init__(self, *jobs: Manifest, **nodes: NodeFacts) -> None:
         self.ledger = Ledger(node=lambda name: nodes.get(name.replace("-", "_"), NodeFacts(state="ready")), settle=60)
         self.clock = 0.0
+        self.see("RayJob", *jobs)
 
     def see(self, kind: str, *objects: Manifest, is_gone: bool = False) -> None:
         """Show objects of a kind."""

@@ -43,18 +43,12 @@ def test_what_is_seen_before_its_job_is_recorded_with_it() -> None:
     assert [one.reason for one in record.events.values()] == ["FailedScheduling"]
 
 
-def test_objects_of_other_jobs_are_not_recorded() -> None:
-    seen = Recording()
-    seen.see("RayJob", rayjob())
+def test_objects_of_other_jobs_and_of_an_earlier_submission_stay_their_own() -> None:
+    seen = Recording(rayjob())
     seen.see("Pod", pod("other-0", job="other"))
     seen.see("RayCluster", raycluster(job="other"))
     seen.see("Event", event("e1", about="other-0"))
     assert (seen.record["pods"], seen.record["clusters"], seen.record["events"]) == ({}, {}, {})
-
-
-def test_pods_of_an_earlier_submission_stay_its_own() -> None:
-    seen = Recording()
-    seen.see("RayJob", rayjob())
     seen.see("RayJob", rayjob(), is_gone=True)
     seen.see("RayJob", rayjob(uid="job-2", created=at(30)))
     seen.see("Pod", pod("late", created=at(2)), pod("new", created=at(31)))
@@ -110,30 +104,19 @@ def test_the_last_state_of_a_deleted_pod_stays_and_says_what_its_node_was() -> N
     assert found.gone is not None
 
 
-def test_a_restarted_container_keeps_its_first_end_and_its_newest() -> None:
-    seen = Recording()
-    seen.see("RayJob", rayjob())
+def test_a_restarted_container_keeps_its_first_end_and_its_newest_and_one_that_was_asked_for_is_no_failure() -> None:
+    seen = Recording(rayjob())
     for number in range(6):
-        seen.see("Pod", pod(last=ended(number + 1, time=at(10 + number))))
-    (found,) = seen.read().pods.values()
-    assert [end.exit_code for _, end in found.ends] == [1, 5, 6]
-
-
-def test_an_end_that_was_asked_for_is_no_failure() -> None:
-    seen = Recording()
-    seen.see("RayJob", rayjob())
+        seen.see("Pod", pod("restarted", last=ended(number + 1, time=at(10 + number))))
     asked = {"deletionTimestamp": at(25), "deletionGracePeriodSeconds": 300}
-    seen.see("Pod", pod(state=ended(143, time=at(21)), metadata=asked))
-    (found,) = seen.read().pods.values()
-    assert found.ends == []
-    seen.see("Pod", pod(state=ended(143, time=at(19)), metadata=asked))
-    (found,) = seen.read().pods.values()
-    assert [end.exit_code for _, end in found.ends] == [143]
+    for minute, ends in ((21, []), (19, [143])):
+        seen.see("Pod", pod("asked", state=ended(143, time=at(minute)), metadata=asked))
+        codes = {one.name: [end.exit_code for _, end in one.ends] for one in seen.read().pods.values()}
+        assert codes == {"restarted": [1, 5, 6], "asked": ends}
 
 
 def test_events_are_counted_once_however_often_they_are_seen() -> None:
-    seen = Recording()
-    seen.see("RayJob", rayjob())
+    seen = Recording(rayjob())
     seen.see("Pod", pod())
     for count in (1, 2, 5, 5):
         seen.see("Event", event("e1", count=count))
@@ -147,17 +130,9 @@ def test_events_are_counted_once_however_often_they_are_seen() -> None:
 
 
 def test_events_of_the_submitters_job_belong_to_the_rayjob_of_its_name() -> None:
-    seen = Recording()
-    seen.see("RayJob", rayjob())
-    seen.see(
-        "Event",
-        event(
-            "e1",
-            about="first",
-            kind="Job",
-            involvedObject={"kind": "Job", "name": "first", "namespace": TEAM, "uid": "x"},
-        ),
-    )
+    seen = Recording(rayjob())
+    submitter = {"kind": "Job", "name": "first", "namespace": TEAM, "uid": "x"}
+    seen.see("Event", event("e1", about="first", kind="Job", involvedObject=submitter))
     assert [one.object for one in seen.read().events.values()] == ["Job first"]
 
 
@@ -184,8 +159,7 @@ def test_a_record_is_complete_once_the_job_is_over_its_pods_are_gone_and_nothing
 
 
 def test_a_pod_that_never_ends_does_not_keep_a_record_open_for_ever() -> None:
-    seen = Recording()
-    seen.see("RayJob", rayjob(jobDeploymentStatus="Failed", endTime=stamp(START)))
+    seen = Recording(rayjob(jobDeploymentStatus="Failed", endTime=stamp(START)))
     seen.see("Pod", pod())
     seen.due()
     seen.clock = 901
@@ -208,23 +182,16 @@ def test_a_restart_continues_a_record_and_notes_what_is_gone_meanwhile() -> None
     assert after.read().ending == "Deleted"
 
 
-def test_a_job_that_was_over_for_an_hour_before_it_was_seen_gets_no_record() -> None:
-    seen = Recording()
-    seen.see("RayJob", rayjob(jobDeploymentStatus="Complete", endTime=stamp(START - 3601)))
-    assert seen.due() == []
-
-
-def test_a_deleted_job_that_was_over_keeps_how_it_ended() -> None:
-    seen = Recording()
-    seen.see("RayJob", rayjob(jobDeploymentStatus="Complete", endTime=at(9)))
-    seen.see("RayJob", rayjob(jobDeploymentStatus="Complete", endTime=at(9)), is_gone=True)
-    assert seen.read().ending == "Complete"
-    assert seen.read().kept_days == 7
+def test_a_job_that_was_over_keeps_how_it_ended_or_has_no_record_if_it_was_so_for_an_hour() -> None:
+    assert Recording(rayjob(jobDeploymentStatus="Complete", endTime=stamp(START - 3601))).due() == []
+    over = rayjob(jobDeploymentStatus="Complete", endTime=at(9))
+    seen = Recording(over)
+    seen.see("RayJob", over, is_gone=True)
+    assert (seen.read().ending, seen.read().kept_days) == ("Complete", 7)
 
 
 def test_every_eviction_is_kept_however_the_condition_changes() -> None:
-    seen = Recording()
-    seen.see("RayJob", rayjob())
+    seen = Recording(rayjob())
     for minute in (5, 9):
         seen.see("Workload", workload(condition("Evicted", reason="Preempted", time=at(minute))))
         seen.see("Workload", workload(condition("Evicted", status="False", time=at(minute + 1))))

@@ -7,8 +7,6 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-import pytest
-
 from platform_charts.images.job_sizer.reading import (
     MOST,
     SIZES,
@@ -103,21 +101,21 @@ def test_quota_is_what_the_queues_own_without_what_admitted_workloads_hold() -> 
     assert found.limits == {"vision": {}, "speech": {key: 1}}
 
 
-def test_a_cohort_lends_its_own_quota() -> None:
+def test_a_cohort_lends_its_own_quota_and_a_workload_holds_no_pods_that_it_has_returned() -> None:
     assert quota_of([], [queue("gpus", 8)], []).idle == {("a10g", GPU): 8}
-
-
-def test_a_workload_that_has_returned_pods_holds_less_than_it_was_admitted_with() -> None:
     found = quota_of([queue("vision", 4)], [], [workload(1, "QuotaReserved", granted=4)])
     assert found.idle == {("a10g", GPU): 3}
 
 
-@pytest.mark.parametrize(
-    ("changed", "kinds"),
-    [({"active": False}, ()), ({"queueName": "unknown"}, ()), ({}, ("QuotaReserved",)), ({}, ("Finished",))],
-)
-def test_a_workload_that_would_not_be_admitted_claims_nothing(changed: dict[str, Any], kinds: tuple[str, ...]) -> None:
-    assert claims_of([workload(1, *kinds, **changed)], queues=QUEUES, flavors=FLAVORS, elastic=[]) == []
+def test_a_workload_that_would_not_be_admitted_and_a_larger_slice_of_an_elastic_job_claim_nothing() -> None:
+    for claims_nothing in (
+        workload(1, active=False),
+        workload(1, queueName="unknown"),
+        workload(1, "QuotaReserved"),
+        workload(1, "Finished"),
+    ):
+        assert claims_of([claims_nothing], queues=QUEUES, flavors=FLAVORS, elastic=[]) == []
+    assert claims_of([workload(4)], queues=QUEUES, flavors=FLAVORS, elastic=["1"]) == []
 
 
 def test_a_job_that_waits_claims_what_its_pods_ask_for_of_the_flavors_that_may_take_them() -> None:
@@ -128,10 +126,6 @@ def test_a_job_that_waits_claims_what_its_pods_ask_for_of_the_flavors_that_may_t
     assert claim.choices == [{"a10g": asked, "h100": asked}]
     (chosen,) = claims_of([workload(2, selector={"gpu": "h100"})], queues=QUEUES, flavors=FLAVORS, elastic=[])
     assert chosen.choices == [{"h100": asked}]
-
-
-def test_the_larger_slice_of_an_elastic_job_is_no_claim() -> None:
-    assert claims_of([workload(4)], queues=QUEUES, flavors=FLAVORS, elastic=["1"]) == []
 
 
 def test_the_newest_slice_with_quota_counts() -> None:
@@ -161,23 +155,17 @@ def test_a_job_does_not_grow_while_its_pods_are_missing() -> None:
     assert not sized.may_grow
 
 
-@pytest.mark.parametrize(("created", "has_waited"), [(CREATED, True), ("2026-01-01T12:00:30Z", False)])
-def test_a_larger_slice_has_waited_after_half_a_minute(created: str, has_waited: bool) -> None:  # noqa: FBT001 - a parameter of the test
-    workloads = [workload(1, "QuotaReserved", granted=1), workload(4, created=created)]
-    assert holding_of(job(4), workloads, None, [], now=NOW).has_waited is has_waited
+def test_a_larger_slice_has_waited_after_half_a_minute() -> None:
+    for created, has_waited in ((CREATED, True), ("2026-01-01T12:00:30Z", False)):
+        workloads = [workload(1, "QuotaReserved", granted=1), workload(4, created=created)]
+        assert holding_of(job(4), workloads, None, [], now=NOW).has_waited is has_waited
 
 
-@pytest.mark.parametrize(
-    ("named", "sizes"), [("1,2,4", [1, 2, 4]), ("", [1]), ("2,nonsense,-1,99", [1, 2]), ("4,2,2", [1, 2, 4])]
-)
-def test_sizes_outside_the_range_are_ignored(named: str, sizes: list[int]) -> None:
-    assert list(holding_of(job(1, sizes=named), [], None, [], now=NOW).sizes) == sizes
-
-
-@pytest.mark.parametrize(
-    ("most", "sizes"), [("2", [1, 2]), ("3", [1, 2]), ("0", [1]), ("99", [1, 2, 4]), ("nonsense", [1, 2, 4])]
-)
-def test_a_job_has_no_more_pods_than_its_user_allows(most: str, sizes: list[int]) -> None:
-    limited = job(1)
-    limited["metadata"]["annotations"][MOST] = most
-    assert list(holding_of(limited, [], None, [], now=NOW).sizes) == sizes
+def test_a_job_has_the_sizes_in_its_range_that_its_user_allows() -> None:
+    for named, sizes in (("1,2,4", [1, 2, 4]), ("", [1]), ("2,nonsense,-1,99", [1, 2]), ("4,2,2", [1, 2, 4])):
+        assert list(holding_of(job(1, sizes=named), [], None, [], now=NOW).sizes) == sizes, named
+    limits = {"2": [1, 2], "3": [1, 2], "0": [1], "99": [1, 2, 4], "nonsense": [1, 2, 4]}
+    for most, sizes in limits.items():
+        limited = job(1)
+        limited["metadata"]["annotations"][MOST] = most
+        assert list(holding_of(limited, [], None, [], now=NOW).sizes) == sizes, most

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,24 +34,22 @@ def quota(a: int, b: int, *, unowned: int = 0, limit: int | None = None) -> Quot
     )
 
 
-@pytest.mark.parametrize(
-    ("left", "expected"),
-    [
-        pytest.param(quota(0, 0), 1, id="nothing is idle"),
-        pytest.param(quota(1, 0), 2, id="of its own team"),
-        pytest.param(quota(2, 0), 2, id="only to sizes that it can use"),
-        pytest.param(quota(0, 3), 4, id="of another team"),
-        pytest.param(quota(0, 0, unowned=9), 8, id="that nobody owns, at most its largest size"),
-        pytest.param(quota(1, 7, limit=0), 2, id="without what it may not borrow"),
-        pytest.param(quota(3, -2), 2, id="of its own team, as far as nobody has borrowed it"),
-    ],
-)
-def test_a_job_grows_into_what_is_idle(left: Quota, expected: int) -> None:
-    assert targets([sized("grows", 1)], [], left) == {"grows": Target(pods=expected)}
-
-
-def test_a_job_whose_pods_are_not_ready_does_not_grow() -> None:
+def test_a_job_grows_into_what_is_idle() -> None:
+    for left, expected, case in (
+        (quota(0, 0), 1, "nothing is idle"),
+        (quota(1, 0), 2, "of its own team"),
+        (quota(2, 0), 2, "only to sizes that it can use"),
+        (quota(0, 3), 4, "of another team"),
+        (quota(0, 0, unowned=9), 8, "that nobody owns, at most its largest size"),
+        (quota(1, 7, limit=0), 2, "without what it may not borrow"),
+        (quota(3, -2), 2, "of its own team, as far as nobody has borrowed it"),
+    ):
+        assert targets([sized("grows", 1)], [], left) == {"grows": Target(pods=expected)}, case
+    made = targets([sized("grows", 1)], [claim("waits", 3, queue="b")], quota(0, 4))
+    assert made == {"grows": Target(pods=2)}, "not into what a waiting job is about to get"
     assert targets([sized("starts", 1, may_grow=False)], [], quota(7, 0)) == {"starts": Target(pods=1)}
+    made = targets([sized("old", 1), sized("new", 1)], [], quota(4, 0))
+    assert made == {"old": Target(pods=4), "new": Target(pods=2)}, "the older first"
 
 
 def test_a_job_returns_what_is_beyond_its_largest_size_whoever_waits() -> None:
@@ -64,27 +61,15 @@ def test_a_job_returns_what_is_beyond_its_largest_size_whoever_waits() -> None:
     assert made == {"limited": Target(pods=2), "returns": Target(pods=2, claims=("waits",))}
 
 
-def test_the_older_of_two_jobs_grows_first() -> None:
-    made = targets([sized("old", 1), sized("new", 1)], [], quota(4, 0))
-    assert {name: target.pods for name, target in made.items()} == {"old": 4, "new": 2}
-
-
-def test_a_job_does_not_grow_into_what_a_waiting_job_is_about_to_get() -> None:
-    assert targets([sized("grows", 1)], [claim("waits", 3, queue="b")], quota(0, 4)) == {"grows": Target(pods=2)}
-
-
-def test_a_job_returns_pods_to_a_waiting_job_of_its_queue() -> None:
+def test_the_youngest_job_returns_pods_first_to_a_waiting_job_of_its_queue_if_they_are_enough() -> None:
     made = targets([sized("returns", 8)], [claim("waits", 3)], quota(0, 0))
     assert made == {"returns": Target(pods=4, claims=("waits",))}
-
-
-def test_the_youngest_job_returns_pods_first_and_the_next_what_is_missing() -> None:
     made = targets([sized("old", 4), sized("new", 2)], [claim("waits", 3)], quota(0, 0))
     assert made == {"old": Target(pods=2, claims=("waits",)), "new": Target(pods=1, claims=("waits",))}
-
-
-def test_no_job_returns_pods_where_they_would_not_be_enough() -> None:
     assert targets([sized("keeps", 4)], [claim("waits", 5)], quota(0, 0)) == {"keeps": Target(pods=4)}
+    waiting = [claim("later", 2, order=1), claim("first", 4, order=0)]
+    made = targets([sized("returns", 8)], waiting, quota(0, 0))
+    assert made == {"returns": Target(pods=2, claims=("first", "later"))}, "in the order of the queue"
 
 
 def test_a_job_returns_to_another_queue_no_more_than_it_has_borrowed() -> None:
@@ -116,12 +101,6 @@ def test_a_job_that_may_have_another_group_waits_for_the_one_that_lacks_less() -
     other = {("t4", "nvidia.com/gpu"): Decimal(4)}
     left = Quota(own={"a": {GPU: Decimal(0), **other}}, idle={GPU: Decimal(0), **other}, limits={})
     assert targets([sized("keeps", 4)], [claim("waits", 2, flavors=("a10g", "t4"))], left) == {"keeps": Target(pods=4)}
-
-
-def test_jobs_that_wait_are_served_in_the_order_of_the_queue() -> None:
-    waiting = [claim("later", 2, order=1), claim("first", 4, order=0)]
-    made = targets([sized("returns", 8)], waiting, quota(0, 0))
-    assert made == {"returns": Target(pods=2, claims=("first", "later"))}
 
 
 _JOBS = st.lists(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import pytest
-
 from platform_charts.images.job_sizer.sizing import Target
 from platform_charts.images.job_sizer.steps import Holding, Step, WorkerPod, next_step
 
@@ -26,19 +24,13 @@ def pods(*names: str) -> list[WorkerPod]:
     return [pod(name) for name in names]
 
 
-def test_a_job_that_has_what_it_should_have_is_left_alone() -> None:
-    step = next_step(holding(2, 2, 2, pods("a", "b")), Target(pods=2))
-    assert step == Step(text="2 of 1-4 worker pods")
-
-
-def test_a_job_that_grows_asks_kueue_before_there_are_more_pods() -> None:
-    step = next_step(holding(1, 1, 1, pods("a")), Target(pods=4))
-    assert step == Step(asked=4, text="1 of 1-4 worker pods; asks for 4")
-
-
-def test_a_job_gets_its_pods_once_kueue_has_admitted_them() -> None:
-    step = next_step(holding(4, 4, 1, pods("a")), Target(pods=4))
-    assert step == Step(cluster=4, text="4 of 1-4 worker pods")
+def test_a_job_that_grows_asks_kueue_before_there_are_more_pods_and_is_left_alone_then() -> None:
+    target = Target(pods=4)
+    asks = Step(asked=4, text="1 of 1-4 worker pods; asks for 4")
+    assert next_step(holding(1, 1, 1, pods("a")), target) == asks
+    text = "4 of 1-4 worker pods"
+    assert next_step(holding(4, 4, 1, pods("a")), target) == Step(cluster=4, text=text)
+    assert next_step(holding(4, 4, 4, pods("a", "b", "c", "d")), target) == Step(text=text)
 
 
 def test_a_request_that_kueue_does_not_admit_is_taken_back_after_a_while() -> None:
@@ -88,16 +80,14 @@ def test_a_job_that_may_keep_its_pods_after_all_gets_them_again_beside_those_tha
     assert (step.asked, step.cluster, step.leaving) == (None, 4, ("c",))
 
 
-@pytest.mark.parametrize(
-    ("running", "leaving"),
-    [
-        pytest.param([pod("a"), pod("b", is_ready=False), pod("c")], ("b",), id="that is not ready"),
-        pytest.param([pod("a"), pod("b", node="m"), pod("c")], ("b",), id="alone on a node that came later"),
-        pytest.param([pod("a", node=""), pod("b", node="m"), pod("c", node="m")], ("c",), id="the newest"),
-    ],
-)
-def test_the_pod_that_leaves_is_the_one(running: list[WorkerPod], leaving: tuple[str, ...]) -> None:
-    assert next_step(holding(3, 3, 3, running), Target(pods=2, claims=("team/waits",))).leaving == leaving
+def test_the_pod_that_leaves_is_the_one_of_least_use() -> None:
+    target = Target(pods=2, claims=("team/waits",))
+    for case, leaving, running in (
+        ("is not ready", "b", [pod("a"), pod("b", is_ready=False), pod("c")]),
+        ("alone on a node that came later", "b", [pod("a"), pod("b", node="m"), pod("c")]),
+        ("the newest", "c", [pod("a", node=""), pod("b", node="m"), pod("c", node="m")]),
+    ):
+        assert next_step(holding(3, 3, 3, running), target).leaving == (leaving,), case
 
 
 def test_a_queued_job_asks_for_the_fewest() -> None:
