@@ -14,9 +14,9 @@ from infra.spec.uis import GRAFANA, GRAFANA_LOGIN, GRAFANA_URI, SHARED_UIS
 from platform_charts.charts.image_names import images_of, without_digest
 from platform_charts.objects.namespaces import LEVELS
 from platform_charts.objects.queueing import aggregated_roles
-from tests.engines.helm import find_archive, find_helm, find_pinned_archive, template
+from tests.engines.helm import find_helm, find_pinned_archive, template
 from tests.infra.aws.graphs import ENVIRONMENTS, settings_of
-from tests.platform_charts.charts.releases import FULL_REFERENCE, REGISTRY, installs_of, with_digests
+from tests.platform_charts.charts.releases import FULL_REFERENCE, REGISTRY, installs_of
 from tests.platform_charts.charts.rendering import pods, rendered
 from tests.platform_charts.jobs.restricted import violations
 
@@ -36,15 +36,6 @@ def test_every_chart_of_every_environment_renders_images_of_the_release_with_reg
             assert without_digest(manifests) == ()
             assert {image.partition("@")[0].partition(":")[0] for image in images} <= known
             assert [one for one in images if not FULL_REFERENCE.fullmatch(one)] == []
-
-
-def test_with_a_mirror_every_third_party_image_comes_from_the_mirror() -> None:
-    settings = settings_of(ENVIRONMENT)
-    mirrors = settings.mirrors.model_copy(update={"images": "registry.internal:5000/mirror"})
-    sources = ("registry.internal:5000/mirror/", f"{REGISTRY}/")
-    for name, install in installs_of(settings.model_copy(update={"mirrors": mirrors}), with_digests()).items():
-        manifests = template(find_helm(), find_archive(name), install.values, name=name, namespace=install.namespace)
-        assert [image for image in images_of(manifests) if not image.startswith(sources)] == []
 
 
 def test_the_stack_deletes_every_aggregated_role_before_its_chart_and_applies_its_crds_itself() -> None:

@@ -1,8 +1,7 @@
-"""Requests and limits of every container of every chart, after Helm has merged our values into the chart's defaults."""
+"""Requests and limits of every container in the values, merged with the recorded defaults of the charts as Helm does."""
 
 from __future__ import annotations
 
-import re
 import tarfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,14 +10,10 @@ from typing import Any, NamedTuple
 import yaml
 from kubernetes.utils.quantity import parse_quantity
 
-from infra.spec.cluster_names import GPU_NAMESPACE
-from infra.spec.manifest import Manifest
 from infra.spec.release import load_release
 from tests.engines.helm import find_pinned_archive
 from tests.infra.aws.graphs import ENVIRONMENTS, settings_of
 from tests.platform_charts.charts.releases import installs_of
-from tests.platform_charts.charts.rendering import pods, rendered
-from tests.platform_charts.objects.samples import all_of, named
 
 DEFAULTS: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("chart_defaults.yaml").read_text(encoding="utf-8"))
 """Version and relevant default values by chart."""
@@ -28,9 +23,6 @@ _SUBCHARTS = {"nfd": "node-feature-discovery"}
 
 _GLOBAL_INTERVAL = "30s"
 """Interval of a monitor that names none (Prometheus Operator, `scrapeInterval`)."""
-
-_RELOADER = re.compile(r"--config-reloader-(?P<resource>cpu|memory)-(?P<bound>request|limit)=(?P<amount>.+)")
-"""An argument of the Prometheus Operator; 0 means none."""
 
 
 class Container(NamedTuple):
@@ -125,49 +117,3 @@ def picked(values: Mapping[str, Any], recorded: Mapping[str, Any]) -> dict[str, 
 def test_the_recorded_defaults_are_those_of_the_archives() -> None:
     for name, recorded in DEFAULTS.items():
         assert picked(default_values(name), recorded["values"]) == recorded["values"], name
-
-
-def containers(manifests: tuple[Manifest, ...]) -> Iterator[tuple[str | None, Container]]:
-    """Every container of the rendered workloads, with its namespace if that is not the release's.
-
-    Includes the containers that the Prometheus Operator adds.
-    """
-    for workload, spec in pods(manifests):
-        metadata = workload["metadata"]
-        described = [*spec.get("initContainers", []), *spec.get("containers", [])]
-        if "template" not in workload["spec"]:  # a custom resource
-            described.append({"name": workload["kind"].lower(), "resources": spec.get("resources", {})})
-        for one in described:
-            label = f"{workload['kind']} {metadata['name']}: {one['name']}"
-            yield metadata.get("namespace"), Container(label, one.get("resources", {}))
-            arguments = [found for text in one.get("args", []) if (found := _RELOADER.fullmatch(text))]
-            if arguments:
-                added: dict[str, dict[str, str]] = {"requests": {}, "limits": {}}
-                for argument in arguments:
-                    if argument["amount"] != "0":
-                        added[f"{argument['bound']}s"][argument["resource"]] = argument["amount"]
-                yield metadata.get("namespace"), Container("config-reloader", added)
-
-
-def admitted(container: Container, limit_range: Manifest) -> Container:
-    """The container after the admission plugin LimitRanger, which completes what is missing."""
-    (defaults,) = limit_range["spec"]["limits"]
-    limits = {**defaults["default"], **container.resources.get("limits", {})}
-    # A container with a limit and no request has the limit as its request (Kubernetes, "Limit Ranges").
-    requests = {**defaults["defaultRequest"], **container.resources.get("limits", {})}
-    requests |= container.resources.get("requests", {})
-    return Container(container.name, {"requests": requests, "limits": limits})
-
-
-def test_every_rendered_container_and_monitor_has_requests_limits_and_intervals_that_fit() -> None:
-    for environment in ENVIRONMENTS:
-        defaults = named(all_of(environment), "LimitRange", "containers", namespace=GPU_NAMESPACE)
-        for name, install in installs_of(settings_of(environment)).items():
-            found = list(containers(rendered(name, environment)))
-            assert found != []
-            for namespace, container in found:
-                is_completed = (namespace or install.namespace) == GPU_NAMESPACE
-                assert broken_rules(admitted(container, defaults) if is_completed else container) == []
-            monitors = [one for one in rendered(name, environment) if one["kind"] == "ServiceMonitor"]
-            endpoints = [endpoint for one in monitors for endpoint in one["spec"]["endpoints"]]
-            assert all(map(is_scraped_in_time, endpoints)), name

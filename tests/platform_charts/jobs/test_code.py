@@ -41,7 +41,7 @@ def ray_pods(ray_job: Manifest) -> list[Manifest]:
     return pods
 
 
-@pytest.mark.parametrize(("size", "count"), [(1, 1), (PART_BYTES, 1), (PART_BYTES + 1, 2), (LARGEST_ARCHIVE_BYTES, 6)])
+@pytest.mark.parametrize(("size", "count"), [(PART_BYTES, 1), (PART_BYTES + 1, 2), (LARGEST_ARCHIVE_BYTES, 6)])
 def test_the_parts_are_the_archive_and_fit_into_objects(size: int, count: int) -> None:
     request, parts, ray_job = with_code(size)
     assert request.code is not None

@@ -83,7 +83,7 @@ def test_what_the_security_of_a_cluster_and_of_its_quota_relies_on_is_so_in_ever
     assert "serviceAccountName" not in submitter["spec"], "it has no AWS role"
     mounts = {mount["mountPath"]: mount for mount in worker_of(EFA_JOB)["containers"][0]["volumeMounts"]}
     assert mounts["/mnt/datasets"] == {"name": "datasets", "mountPath": "/mnt/datasets", "readOnly": True}
-    assert mounts["/mnt/runs"] == {"name": "runs", "mountPath": "/mnt/runs"}
+    assert mounts["/mnt/runs"] == {"name": "runs", "mountPath": "/mnt/runs"}, "a volume of the team, no sub path"
 
 
 def test_a_command_reaches_the_program_through_both_shells() -> None:

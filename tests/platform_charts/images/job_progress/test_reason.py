@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from infra.spec.manifest import Manifest
 from infra.spec.node_labels import GROUP_LABEL
 from platform_charts.images.job_progress.reason import reason_of
@@ -16,17 +14,9 @@ NO_TOPOLOGY = 'Flavor "heads" does not support TopologyAwareScheduling'
 FEW_NODES = 'topology "network-3-layers" allows to fit only 1 out of 2 pod(s)'
 EXCLUDED = '. Total nodes: 6; excluded: resource "nvidia.com/gpu": 5'
 NEAR = {"nodeSelector": {GROUP_LABEL: "near"}}
-EITHER = {
-    "affinity": {
-        "nodeAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": {
-                "nodeSelectorTerms": [
-                    {"matchExpressions": [{"key": GROUP_LABEL, "operator": "In", "values": ["near", "far"]}]}
-                ]
-            }
-        }
-    }
-}
+_TERM = {"matchExpressions": [{"key": GROUP_LABEL, "operator": "In", "values": ["near", "far"]}]}
+_REQUIRED = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [_TERM]}}
+EITHER = {"affinity": {"nodeAffinity": _REQUIRED}}
 DEACTIVATED = "The workload is deactivated due to exceeding the maximum number of re-queuing retries"
 PREEMPTED = "Preempted to accommodate a workload"
 
@@ -41,68 +31,68 @@ def pods(where: Manifest, *, count: int = 2, gpus: int = 4, message: str) -> Man
     return found
 
 
-@pytest.mark.parametrize(
-    ("found", "expected"),
-    [
-        (
-            pods(NEAR, message=f"{FEW_NODES}{EXCLUDED}, {NO_TOPOLOGY}"),
-            f"to pod set a: room for 1 of its 2 pods with 4 GPUs each on the nodes of group near{EXCLUDED}",
-        ),
-        (
-            pods(EITHER, message='topology "x" doesn\'t allow to fit any of 2 pod(s)'),
-            "to pod set a: no room yet for its 2 pods with 4 GPUs each on the nodes of groups near, far",
-        ),
-        (
-            pods(NEAR, count=1, gpus=1, message=f"{NO_TOPOLOGY}, flavor x doesn't match node affinity"),
-            "to pod set a: no room yet for its pod with 1 GPU on the nodes of group near",
-        ),
-        (pods({}, gpus=0, message=NO_TOPOLOGY), "to pod set a: no room yet for its 2 pods on the nodes of its group"),
-        (workload(QuotaReserved=f"!{FULL}"), FULL),
-        (workload(QuotaReserved="!pod set a: " + OTHERS.format("no quota")), "pod set a: no quota"),
-        (workload(QuotaReserved="!pod set a: flavor x doesn't match node affinity"), None),
-        (
-            workload(QuotaReserved=f"!pod set a: {NO_TOPOLOGY}, flavor x doesn't match node affinity"),
-            "pod set a: no room yet for its workers on the nodes of its group",
-        ),
-        (
-            workload(QuotaReserved=f"!pod set a: {FEW_NODES}, {NO_TOPOLOGY}"),
-            "pod set a: room for 1 of its workers on the nodes of its group",
-        ),
-        (workload(Evicted=PREEMPTED, QuotaReserved="!pending"), f"{PREEMPTED}; pending"),
-        (workload(Evicted=f"!Previously: {PREEMPTED}", QuotaReserved="!pending"), "pending"),
-        (workload(Evicted="The workload is deactivated", QuotaReserved="!pending"), "pending"),
-        (workload(QuotaReserved="!the\nClusterQueue  is stopped"), "the ClusterQueue is stopped"),
-    ],
-)
-def test_a_queued_job_has_the_reason_that_make_jobs_shows(found: Manifest, expected: str | None) -> None:
+QUEUED: list[tuple[Manifest, str | None]] = [
+    (
+        pods(NEAR, message=f"{FEW_NODES}{EXCLUDED}, {NO_TOPOLOGY}"),
+        f"to pod set a: room for 1 of its 2 pods with 4 GPUs each on the nodes of group near{EXCLUDED}",
+    ),
+    (
+        pods(EITHER, message='topology "x" doesn\'t allow to fit any of 2 pod(s)'),
+        "to pod set a: no room yet for its 2 pods with 4 GPUs each on the nodes of groups near, far",
+    ),
+    (
+        pods(NEAR, count=1, gpus=1, message=f"{NO_TOPOLOGY}, flavor x doesn't match node affinity"),
+        "to pod set a: no room yet for its pod with 1 GPU on the nodes of group near",
+    ),
+    (pods({}, gpus=0, message=NO_TOPOLOGY), "to pod set a: no room yet for its 2 pods on the nodes of its group"),
+    (workload(QuotaReserved=f"!{FULL}"), FULL),
+    (workload(QuotaReserved="!pod set a: " + OTHERS.format("no quota")), "pod set a: no quota"),
+    (workload(QuotaReserved="!pod set a: flavor x doesn't match node affinity"), None),
+    (
+        workload(QuotaReserved=f"!pod set a: {NO_TOPOLOGY}, flavor x doesn't match node affinity"),
+        "pod set a: no room yet for its workers on the nodes of its group",
+    ),
+    (
+        workload(QuotaReserved=f"!pod set a: {FEW_NODES}, {NO_TOPOLOGY}"),
+        "pod set a: room for 1 of its workers on the nodes of its group",
+    ),
+    (workload(Evicted=PREEMPTED, QuotaReserved="!pending"), f"{PREEMPTED}; pending"),
+    (workload(Evicted=f"!Previously: {PREEMPTED}", QuotaReserved="!pending"), "pending"),
+    (workload(Evicted="The workload is deactivated", QuotaReserved="!pending"), "pending"),
+    (workload(QuotaReserved="!the\nClusterQueue  is stopped"), "the ClusterQueue is stopped"),
+]
+
+
+def test_a_queued_job_has_the_reason_that_make_jobs_shows() -> None:
     job = ray_job("Suspended", suspend=True)
-    shown = state_of(Observation(job=job, workload=found)).reason
-    text = reason_of(job, found)
-    assert text == (expected or shown)
-    assert shown.startswith(text)
+    for found, expected in QUEUED:
+        shown = state_of(Observation(job=job, workload=found)).reason
+        text = reason_of(job, found)
+        assert text == (expected or shown)
+        assert shown.startswith(text)
 
 
-@pytest.mark.parametrize(
-    ("job", "found", "expected"),
-    [
-        (ray_job("Suspended", suspend=True), None, None),
-        (ray_job(suspend=True), workload(QuotaReserved="ok", Admitted="ok"), None),
-        (ray_job("Suspended", suspend=True), workload(active=False), "stopped"),
-        (ray_job("Running", "RUNNING"), workload(active=False), "stopped"),
-        (ray_job("Suspended", suspend=True), workload(active=False, Evicted=DEACTIVATED), DEACTIVATED),
-        (ray_job("Suspended", suspend=True), workload(active=False, Evicted=f"!Previously: {DEACTIVATED}"), "stopped"),
-        (ray_job("Running", "RUNNING"), None, None),
-        (ray_job("Running", "PENDING"), workload(QuotaReserved="ok", Admitted="ok"), None),
-        (ray_job("Complete", "SUCCEEDED"), workload(active=False), None),
-        (ray_job("Complete", "STOPPED"), None, "stopped"),
-        (ray_job("Retrying", message="attempt 2"), None, "attempt 2"),
-        (ray_job("Failed", reason="DeadlineExceeded"), None, "DeadlineExceeded"),
-        (ray_job("Failed", reason="AppFailed", message="exit 1:\nTraceback"), None, "AppFailed: exit 1: Traceback"),
-        (ray_job("ValidationFailed", message="no name"), None, "no name"),
-    ],
-)
-def test_each_state_has_its_reason(job: Manifest, found: Manifest | None, expected: str | None) -> None:
-    assert reason_of(job, found) == expected
+STATES: list[tuple[Manifest, Manifest | None, str | None]] = [
+    (ray_job("Suspended", suspend=True), None, None),
+    (ray_job(suspend=True), workload(QuotaReserved="ok", Admitted="ok"), None),
+    (ray_job("Suspended", suspend=True), workload(active=False), "stopped"),
+    (ray_job("Running", "RUNNING"), workload(active=False), "stopped"),
+    (ray_job("Suspended", suspend=True), workload(active=False, Evicted=DEACTIVATED), DEACTIVATED),
+    (ray_job("Suspended", suspend=True), workload(active=False, Evicted=f"!Previously: {DEACTIVATED}"), "stopped"),
+    (ray_job("Running", "RUNNING"), None, None),
+    (ray_job("Running", "PENDING"), workload(QuotaReserved="ok", Admitted="ok"), None),
+    (ray_job("Complete", "SUCCEEDED"), workload(active=False), None),
+    (ray_job("Complete", "STOPPED"), None, "stopped"),
+    (ray_job("Retrying", message="attempt 2"), None, "attempt 2"),
+    (ray_job("Failed", reason="DeadlineExceeded"), None, "DeadlineExceeded"),
+    (ray_job("Failed", reason="AppFailed", message="exit 1:\nTraceback"), None, "AppFailed: exit 1: Traceback"),
+    (ray_job("ValidationFailed", message="no name"), None, "no name"),
+]
+
+
+def test_each_state_has_its_reason() -> None:
+    for job, found, expected in STATES:
+        assert reason_of(job, found) == expected, expected
 
 
 EXIT = "Job entrypoint command failed with exit code {}, last available logs (truncated to 20,000 chars):\nerror"

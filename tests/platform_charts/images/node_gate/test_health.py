@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from infra.spec.catalog import load_catalog
 from infra.spec.node_group import resolve_node_groups
 from infra.spec.node_labels import DIAGNOSE_LABEL, GROUP_LABEL, START_UP_TAINT, UNHEALTHY_TAINT
@@ -27,9 +25,7 @@ def unhealthy(value: str) -> dict[str, str]:
     return {"key": UNHEALTHY_TAINT.key, "value": value, "effect": "NoSchedule"}
 
 
-@pytest.mark.parametrize(
-    ("facts", "expected"),
-    [
+DECISIONS: list[tuple[dict[str, Any], tuple[object, ...]]] = [
         # Starting: it waits for devices and for the diagnostics, in parallel.
         ({"is_starting": True, "missing": ("gpu",)}, ("starting", None, ("gpu",), False)),
         ({"is_starting": True}, ("healthy", None, (), False)),
@@ -51,11 +47,14 @@ def unhealthy(value: str) -> dict[str, str]:
             {"is_starting": False, "missing": ("gpu",), "failed_conditions": (SICK_GPU, ("network", "no route"))},
             ("unhealthy", "hardware", (SICK_GPU[1], "no route", "gpu"), False),
         ),
-    ],
-)  # fmt: skip
-def test_decisions(facts: dict[str, Any], expected: tuple[object, ...]) -> None:
-    decided = decide(NodeFacts(**facts))
-    assert (decided.state, decided.reason, decided.details, decided.needs_diagnostics) == expected
+]  # fmt: skip
+
+
+def test_decisions() -> None:
+    for facts, expected in DECISIONS:
+        decided = decide(NodeFacts(**facts))
+        found = (decided.state, decided.reason, decided.details, decided.needs_diagnostics)
+        assert found == expected, facts
 
 
 def node(

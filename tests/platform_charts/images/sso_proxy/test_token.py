@@ -32,29 +32,28 @@ def test_a_token_of_our_load_balancer_names_a_person_and_their_groups() -> None:
     assert person(BALANCER.token(claims={"sub": "4711"})) == Person("4711", frozenset()), "without an address"
 
 
-@pytest.mark.parametrize(
-    ("header", "said"),
-    [
-        ({"alg": "none"}, "its alg is 'none', not 'ES256'"),
-        ({"alg": "HS256"}, "its alg is 'HS256'"),
-        ({"iss": "https://other.example.com"}, "its iss is"),
-        ({"client": "another-application"}, "its client is 'another-application'"),
-        ({"client": None}, "its client is None"),
-        ({"signer": SIGNER.replace("111122223333", "999988887777") + "50dc6c495c0c9188"}, "its signer is"),
-        ({"signer": SIGNER.replace("rtp-dev-sso", "rtp-dev-sso-2") + "50dc6c495c0c9188"}, "its signer is"),
-        ({"signer": SIGNER}, "its signer is"),
-        ({"signer": f"{SIGNER}50dc/../x"}, "its signer is"),
-        ({"signer": [f"{SIGNER}50dc6c495c0c9188"]}, "its signer is"),
-        ({"kid": "../../secret"}, "its kid is '../../secret'"),
-        ({"kid": None}, "its kid is None"),
-        ({"exp": 0}, "it has expired"),
-        ({"exp": True}, "it has expired"),
-        ({"exp": "4102444800"}, "it has expired"),
-    ],
-)
-def test_a_token_that_is_not_for_us_is_refused(header: dict[str, object], said: str) -> None:
-    with pytest.raises(RefusedTokenError, match=said):
-        person(BALANCER.token(**header))
+def test_a_token_that_is_not_for_us_is_refused() -> None:
+    balancer = "50dc6c495c0c9188"
+    wrong: dict[str, tuple[object, ...]] = {
+        "alg": ("none", "HS256"),
+        "iss": ("https://other.example.com",),
+        "client": ("another-application", None),
+        "signer": (
+            SIGNER.replace("111122223333", "999988887777") + balancer,
+            SIGNER.replace("rtp-dev-sso", "rtp-dev-sso-2") + balancer,
+            SIGNER,
+            f"{SIGNER}50dc/../x",
+            [f"{SIGNER}{balancer}"],
+        ),
+        "kid": ("../../secret", None),
+    }
+    for name, values in wrong.items():
+        for value in values:
+            with pytest.raises(RefusedTokenError, match=f"its {name} is "):
+                person(BALANCER.token(**{name: value}))
+    for expiry in (0, True, "4102444800"):
+        with pytest.raises(RefusedTokenError, match="it has expired"):
+            person(BALANCER.token(exp=expiry))
 
 
 def test_a_token_is_refused_from_the_second_of_its_expiry_on() -> None:
