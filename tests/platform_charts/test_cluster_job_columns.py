@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import yaml
+from kubernetes.client import CoreV1Api
 
-from infra.spec.cluster_names import JOB_COLUMNS
+from infra.lifecycle.sandbox.control_plane import ControlPlane
+from infra.spec.cluster_names import JOB_COLUMNS, MONITORING_NAMESPACE
 from infra.spec.manifest import Manifest
 from tests.engines.kubernetes import Cluster
 
@@ -31,6 +35,18 @@ def token(cluster: Cluster) -> dict[str, str]:
     headers: dict[str, str] = {}
     cluster.client.update_params_for_auth(headers, [], ["BearerToken"], "", "", None)
     return headers
+
+
+def kubeconfig_of(plane: ControlPlane, account: str, folder: Path) -> Path:
+    """A kubeconfig with a token of an account of the monitoring namespace, as its pods have one."""
+    core, file = CoreV1Api(plane.client()), folder / f"{account}-kubeconfig"
+    made = core.create_namespaced_service_account_token(
+        account, MONITORING_NAMESPACE, {"spec": {}}, _preload_content=False
+    )
+    kubeconfig = yaml.safe_load(plane.kubeconfig.read_text(encoding="utf-8"))
+    kubeconfig["users"][0]["user"] = {"token": json.loads(made.data)["status"]["token"]}
+    file.write_text(yaml.safe_dump(kubeconfig), encoding="utf-8")
+    return file
 
 
 def rayjob(name: str, annotations: dict[str, str]) -> Manifest:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from kubernetes.client import CoreV1Api, CustomObjectsApi
 from kubernetes.client.exceptions import ApiException
 from prometheus_client import CollectorRegistry, Gauge, start_http_server
@@ -28,7 +26,7 @@ from platform_charts.images.job_progress.prometheus import Prometheus
 from platform_charts.objects.job_progress import progress_objects
 from tests.engines.kubernetes import Cluster
 from tests.engines.prometheus import scraping
-from tests.platform_charts.test_cluster_job_columns import table
+from tests.platform_charts.test_cluster_job_columns import kubeconfig_of, table
 from tests.training.cluster.team_cluster import wait_until
 
 pytestmark = pytest.mark.monitoring
@@ -122,22 +120,14 @@ def exposition() -> Iterator[Exposition]:
 
 def program(control_plane: ControlPlane, folder: Path, prometheus: str) -> Process:
     """The program as the Deployment runs it, with a token of its account, and more frequent polls."""
-    token = json.loads(
-        CoreV1Api(control_plane.client())
-        .create_namespaced_service_account_token(ACCOUNT, MONITORING_NAMESPACE, {"spec": {}}, _preload_content=False)
-        .data
-    )["status"]["token"]
-    kubeconfig = yaml.safe_load(control_plane.kubeconfig.read_text(encoding="utf-8"))
-    kubeconfig["users"][0]["user"] = {"token": token}
-    file = folder / "kubeconfig"
-    file.write_text(yaml.safe_dump(kubeconfig), encoding="utf-8")
+    kubeconfig = kubeconfig_of(control_plane, ACCOUNT, folder)
     (deployment,) = [one for one in OBJECTS if one["kind"] == "Deployment"]
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     arguments = [one for one in container["args"] if not one.startswith("--prometheus=")]
     return Process(
         [sys.executable, *container["command"][1:], *arguments, f"--prometheus={prometheus}", "--interval=0.2"],
         log=folder / "program.log",
-        environment={"KUBECONFIG": str(file), "PYTHONPATH": os.fspath(IMAGES)},
+        environment={"KUBECONFIG": str(kubeconfig), "PYTHONPATH": os.fspath(IMAGES)},
     )
 
 

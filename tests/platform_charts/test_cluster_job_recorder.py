@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from kubernetes.client import CoreV1Api
 from kubernetes.client.exceptions import ApiException
 
@@ -21,6 +20,7 @@ from infra.spec.errors import PlatformError
 from infra.spec.manifest import Manifest
 from observability.postmortem.record import JobRecord
 from tests.engines.kubernetes_operators import Operated
+from tests.platform_charts.test_cluster_job_columns import kubeconfig_of
 from tests.training.cluster.commands import options_on
 from tests.training.cluster.team_cluster import wait_until
 from tests.training.cluster.test_cluster_queue import admitted, gpus
@@ -39,17 +39,7 @@ class Recorder:
     """The program as the Deployment runs it, with a token of its account; records are complete after a second."""
 
     def __init__(self, operated: Operated, folder: Path) -> None:
-        token = json.loads(
-            CoreV1Api(operated.plane.client())
-            .create_namespaced_service_account_token(
-                ACCOUNT, MONITORING_NAMESPACE, {"spec": {}}, _preload_content=False
-            )
-            .data
-        )["status"]["token"]
-        kubeconfig = yaml.safe_load(operated.plane.kubeconfig.read_text(encoding="utf-8"))
-        kubeconfig["users"][0]["user"] = {"token": token}
-        file = folder / "recorder-kubeconfig"
-        file.write_text(yaml.safe_dump(kubeconfig), encoding="utf-8")
+        kubeconfig = kubeconfig_of(operated.plane, ACCOUNT, folder)
         (deployment,) = [
             one
             for one in operated.environment.manifests
@@ -58,7 +48,7 @@ class Recorder:
         (container,) = deployment["spec"]["template"]["spec"]["containers"]
         self._operated = operated
         self._command = [sys.executable, *container["command"][1:], *container["args"], "--settle=1"]
-        self._environment = {"KUBECONFIG": str(file), "PYTHONPATH": os.fspath(IMAGES)}
+        self._environment = {"KUBECONFIG": str(kubeconfig), "PYTHONPATH": os.fspath(IMAGES)}
         self.log = folder / "recorder.log"
         self.process = self._start()
 

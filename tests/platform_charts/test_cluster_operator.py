@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from typing import Any
 
 from infra.spec.cluster_names import KUEUE_API
@@ -14,6 +13,7 @@ from platform_charts.jobs.scheduling import JOB_LABEL
 from tests.engines.kubernetes_jobs import job
 from tests.engines.kubernetes_operators import Operated
 from tests.kuberay.expand import expand
+from tests.training.cluster.team_cluster import wait_until
 
 _SECONDS = 60
 
@@ -60,14 +60,11 @@ def _renamed(manifest: Manifest) -> Manifest:
 
 
 def _await_pods(operated: Operated, count: int, *, labels: str) -> list[Manifest]:
-    deadline = time.monotonic() + _SECONDS
-    while True:
-        found = operated.cluster.items("v1", "Pod", namespace=operated.environment.team, labels=labels)
-        if len(found) == count:
-            return found
-        names = [pod["metadata"]["name"] for pod in found]
-        assert time.monotonic() < deadline, f"the operator created {names}, expected {count} pods"
-        time.sleep(0.2)
+    def found() -> list[Manifest]:
+        return operated.cluster.items("v1", "Pod", namespace=operated.environment.team, labels=labels)
+
+    wait_until(lambda: len(found()) == count, seconds=_SECONDS)
+    return found()
 
 
 def _compare(operated: Operated, made: list[Manifest], expected: tuple[Manifest, ...]) -> None:

@@ -7,9 +7,9 @@ import base64
 import os
 import subprocess
 import sys
-import time
 import urllib.error
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -30,6 +30,7 @@ from tests.engines.ports import free_port
 from tests.platform_charts.images.sso_proxy.load_balancer import LoadBalancer, served_keys
 from tests.platform_charts.objects.sso_samples import open_to_teams, with_single_sign_on
 from tests.platform_charts.test_cluster_security import connect
+from tests.training.cluster.team_cluster import wait_until
 from tests.training.cluster.uis.upstream import ask, upstream
 
 _SECONDS = 120.0
@@ -113,16 +114,13 @@ def test_the_program_of_the_deployment_serves_members_and_ends_with_sigterm(
 
 
 def _await_health(process: subprocess.Popen[str], port: int) -> None:
-    deadline = time.monotonic() + _SECONDS
-    while True:
-        try:
-            assert ask(f"http://127.0.0.1:{port}{HEALTH_PATH}").body == "ok\n"
-        except urllib.error.URLError:
-            assert process.poll() is None, "the program has ended"
-            assert time.monotonic() < deadline, "the program does not answer"
-            time.sleep(0.1)
-        else:
-            return
+    def is_healthy() -> bool:
+        assert process.poll() is None, "the program has ended"
+        with suppress(urllib.error.URLError):
+            return ask(f"http://127.0.0.1:{port}{HEALTH_PATH}").body == "ok\n"
+        return False
+
+    wait_until(is_healthy, seconds=_SECONDS)
 
 
 def _login(team: str) -> Manifest:
@@ -168,11 +166,8 @@ def test_viewers_forward_grafanas_port_only_and_the_role_for_all_of_monitoring_a
 
 def _await_answer(member: Cluster, pod: str, *, code: int) -> ApiError:
     """The answer to a port forward; the API server enforces new roles and policies after a moment."""
-    deadline = time.monotonic() + _SECONDS
-    while (answer := connect(member, "monitoring", pod, "portforward")).code != code:
-        assert time.monotonic() < deadline, f"{pod}: {answer}"
-        time.sleep(0.2)
-    return answer
+    wait_until(lambda: connect(member, "monitoring", pod, "portforward").code == code, seconds=_SECONDS)
+    return connect(member, "monitoring", pod, "portforward")
 
 
 def _bound(team: str) -> Manifest:

@@ -20,7 +20,6 @@ from infra.spec.sharing import DEVICE_PLUGIN_CONFIG_LABEL, sharing_labels
 from platform_charts.charts.dcgm_exporter import COUNTERS
 from platform_charts.charts.image_names import ImageNames, images_of, without_digest
 from platform_charts.charts.installs import installed_charts
-from platform_charts.objects.dashboards import dashboards
 from tests.infra.aws.graphs import ENVIRONMENTS, settings_of
 from tests.infra.spec.samples import SINGLE_SIGN_ON, changed, dev_sections
 from tests.platform_charts.charts.releases import FULL_REFERENCE, installs_of, named_images, with_digests
@@ -208,14 +207,6 @@ def test_prometheus_has_the_configured_retention_and_selects_every_monitor() -> 
     assert (spec["retention"], spec["retentionSize"]) == ("9d", "85GiB")
     assert spec["storageSpec"]["volumeClaimTemplate"]["spec"]["resources"]["requests"]["storage"] == "100Gi"
     assert [value for key, value in spec.items() if key.endswith("NilUsesHelmValues")] == [False] * 5
-
-
-def test_the_sidecar_sorts_our_dashboards_into_their_folder() -> None:
-    sidecar = values("kube-prometheus-stack")["grafana"]["sidecar"]["dashboards"]
-    (annotation,) = {one for manifest in dashboards(load_release()) for one in manifest["metadata"]["annotations"]}
-    assert sidecar["folderAnnotation"] == annotation
-    assert sidecar["provider"] == {"foldersFromFilesStructure": True}
-    assert sidecar["searchNamespace"] == "monitoring"
 
 
 def test_grafana_requires_a_login_except_of_viewers_who_may_change_nothing() -> None:

@@ -8,7 +8,9 @@ from typing import Any
 import yaml
 
 from infra.spec.node_labels import NO_CAPACITY_TAINT
+from platform_charts.images.node_gate.__main__ import check_capacity
 from platform_charts.images.node_gate.capacity import groups_in_backoff, patch_of
+from platform_charts.images.node_gate.objects import Group
 
 NOW = datetime(2027, 1, 1, 12, tzinfo=UTC)
 HOLD = timedelta(minutes=50)
@@ -79,3 +81,36 @@ def test_a_group_that_keeps_failing_is_written_about_once_a_minute() -> None:
     fresh, older = (NOW + HOLD - timedelta(seconds=seconds) for seconds in (30, 90))
     assert taints_after(flavor(TAINT, until=fresh), is_failing=True) is None
     assert taints_after(flavor(TAINT, until=older), is_failing=True) == ["nvidia.com/gpu", TAINT["key"]]
+
+
+class MemoryFlavors:
+    """The flavors of a cluster, and the autoscaler's status."""
+
+    def __init__(self, found: dict[str, dict[str, Any]], text: str) -> None:
+        self.found, self.text = found, text
+
+    def status(self) -> str:
+        """The autoscaler's status."""
+        return self.text
+
+    def find(self, name: str) -> dict[str, Any] | None:
+        """A flavor."""
+        return self.found.get(name)
+
+    def patch(self, name: str, patch: dict[str, Any]) -> None:
+        """Merge a patch into a flavor."""
+        self.found[name] = {**self.found[name], **patch}
+
+
+def test_a_poll_closes_the_flavors_of_failing_groups_and_opens_those_whose_time_is_over() -> None:
+    groups = {name: Group(devices={}, parts=parts) for name, parts in PARTS.items()}
+    failing = status({f"eks-a10g-spot-1a2b3c4-{UUID}": "Backoff"})
+    flavors = MemoryFlavors({"a10g-spot": flavor(), "a10g": flavor(TAINT, until=NOW - HOLD)}, failing)
+    for minutes, closed in ((0, ["a10g-spot"]), (49, ["a10g-spot"]), (51, [])):
+        now = NOW + timedelta(minutes=minutes)
+        lines = check_capacity(flavors, taint=TAINT, groups=groups, hold=HOLD, now=now)  # type: ignore[arg-type]
+        assert lines == [f"group {name}: AWS has no capacity; jobs with a choice use other groups" for name in closed]
+        keys = {name: [one["key"] for one in found["spec"]["nodeTaints"]] for name, found in flavors.found.items()}
+        assert keys["a10g"] == ["nvidia.com/gpu"]
+        assert (TAINT["key"] in keys["a10g-spot"]) is bool(closed)
+        flavors.text = status({})
