@@ -26,12 +26,14 @@ def services(postgres_url: str | None, s3_api: S3Api) -> Iterator[Platform]:
 
 @pytest.fixture(scope="session")
 def server(services: Platform, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlflowServer]:
-    """The server of this deployment."""
+    """The server of this deployment, which ends with SIGTERM and leaves no process."""
     found = services.server(tmp_path_factory.mktemp("server"))
     found.start()
     ran("MLflow server")
     yield found
+    status, processes = found.stop(), found.processes()
     found.kill()
+    assert (status, processes) == (0, [])
 
 
 @pytest.fixture(scope="session")
