@@ -31,9 +31,10 @@ def server(services: Platform, tmp_path_factory: pytest.TempPathFactory) -> Iter
     found.start()
     ran("MLflow server")
     yield found
-    status, processes = found.stop(), found.processes()
-    found.kill()
-    assert (status, processes) == (0, [])
+    try:
+        assert (found.stop(), found.processes()) == (0, [])
+    finally:
+        found.kill()
 
 
 @pytest.fixture(scope="session")

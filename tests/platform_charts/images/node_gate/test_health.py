@@ -139,10 +139,7 @@ HEALTHY = Decision(state="healthy")
 
 def test_a_sick_node_gets_the_taint_and_the_reason() -> None:
     annotations = {UNHEALTHY_TAINT.key: "GPU 3 fell off the bus"}
-    assert changes(node(), SICK) == {
-        "/spec/taints": [GPU, unhealthy("hardware")],
-        "/metadata/annotations": annotations,
-    }
+    assert changes(node(), SICK) == {"/spec/taints": [GPU, unhealthy("hardware")], "/metadata/annotations": annotations}
     # A new one no longer counts as starting, and a changed reason replaces the taint.
     for taint in (START_UP, unhealthy("devices")):
         assert changes(node(taint), SICK)["/spec/taints"] == [GPU, unhealthy("hardware")]
