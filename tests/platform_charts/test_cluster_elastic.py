@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from infra.spec.cluster_names import JOB_SIZER_ACCOUNT, KUEUE_API, MONITORING_NAMESPACE, SIZING_ANNOTATION
+from infra.spec.cluster_names import JOB_SIZER_ACCOUNT, KUEUE_API, MONITORING_NAMESPACE
 from infra.spec.manifest import Manifest
 from platform_charts.images.job_sizer.__main__ import Objects, poll
 from platform_charts.jobs.rayjob import render_job
@@ -91,12 +91,6 @@ def polled(queued: Operated, objects: Objects, is_so: Callable[[], bool]) -> lis
     return lines
 
 
-def text(queued: Operated, made: Manifest) -> str:
-    found = queued.cluster.read(made)
-    assert found is not None
-    return str(found["metadata"]["annotations"].get(SIZING_ANNOTATION, ""))
-
-
 def _all_run(queued: Operated, made: Manifest) -> bool:
     found = workers(queued, made)
     return bool(found) and all(map(is_ready, found))
@@ -107,24 +101,15 @@ def _all_ready(queued: Operated, made: Manifest, count: int) -> bool:
     return len(found) == count and all(map(is_ready, found))
 
 
-def test_an_elastic_job_starts_with_its_fewest_workers_and_grows_into_the_idle_quota_of_its_team(
-    queued: Operated, objects: Objects
-) -> None:
-    made = running(queued, elastic("grows", (1, 2, 4)))
-    assert len(workers(queued, made)) == 1
-    assert slices(queued, made) == [(1, "Admitted")]
-    lines = polled(queued, objects, lambda: _all_ready(queued, made, 4))
-    assert lines == ["research/grows: 1 of 1-4 worker pods; asks for 4", "research/grows: 4 of 1-4 worker pods"]
-    assert slices(queued, made) == [(1, "Finished"), (4, "Admitted")]
-    assert poll(objects) == []
-    assert text(queued, made) == "4 of 1-4 worker pods"
-
-
-def test_an_elastic_job_returns_what_it_borrowed_when_the_owner_wants_it_and_is_not_preempted(
+def test_an_elastic_job_grows_from_its_fewest_into_idle_quota_and_returns_it_when_the_owner_wants_it(
     queued: Operated, objects: Objects
 ) -> None:
     made = running(queued, elastic("borrows", (1, 2, 4, 8)))
-    polled(queued, objects, lambda: _all_ready(queued, made, 8))
+    assert (len(workers(queued, made)), slices(queued, made)) == (1, [(1, "Admitted")])
+    lines = polled(queued, objects, lambda: _all_ready(queued, made, 8))
+    assert lines == ["research/borrows: 1 of 1-8 worker pods; asks for 8", "research/borrows: 8 of 1-8 worker pods"]
+    assert slices(queued, made) == [(1, "Finished"), (8, "Admitted")]
+    assert poll(objects) == []
     before = {pod["metadata"]["name"] for pod in workers(queued, made)}
     owner = submitted_by_command(queued, gpus("owner", "platform", 4))
     state = queued.await_state(owner, lambda state: bool(state.reason), what="waiting")
@@ -161,23 +146,6 @@ def test_an_elastic_job_that_its_user_resizes_returns_workers_and_grows_again(
     control.remove(queued.api(TEAM), _read(queued, other))
     limit(queued.api(TEAM), made, 4)
     polled(queued, objects, lambda: _all_ready(queued, made, 4))
-
-
-def test_an_elastic_job_that_kueue_leaves_running_without_quota_keeps_its_fewest_workers(
-    queued: Operated, objects: Objects
-) -> None:
-    """Kueue finishes an evicted Workload while a larger one of the job is pending, and does not suspend the job."""
-    admitted(queued, gpus("rest", TEAM, 2))
-    made = running(queued, elastic("left", (1, 2, 4, 8)))
-    polled(queued, objects, lambda: _all_ready(queued, made, 4))
-    objects.resize_job(_read(queued, made), 8)
-    wait_until(lambda: slices(queued, made)[-1] == (8, "Pending"), seconds=_SECONDS)
-    owner = queued.submit(gpus("owner", "platform", 4))
-    wait_until(lambda: not any(state == "Admitted" for _count, state in slices(queued, made)), seconds=_SECONDS)
-    lines = polled(queued, objects, lambda: _all_ready(queued, made, 2) and slices(queued, made)[-1] == (2, "Admitted"))
-    assert lines[0] == "research/left: waits for 1 of 1-8 worker pods"
-    assert is_admitted(queued.look(owner))
-    assert not _read(queued, made)["spec"].get("suspend", False)
 
 
 def _read(queued: Operated, made: Manifest) -> Manifest:

@@ -305,17 +305,6 @@ def test_a_member_creates_no_other_object_that_makes_pods_quota_or_rights(full: 
             assert refusal.value.code == 403, kind
 
 
-def test_a_cluster_that_an_administrator_creates_is_queued_too(full: Operated) -> None:
-    spec = rayjob(full.environment, job("by-hand", team=_TEAM, group="a10g", workers=4))["spec"]["rayClusterSpec"]
-    queue = {"kueue.x-k8s.io/queue-name": _TEAM}
-    for name, labels in (("queued", queue), ("no-queue", {})):
-        cluster = api_object("ray.io/v1", "RayCluster", name, namespace=_TEAM, labels=labels, spec=spec)
-        with full.cluster.applied(cluster) as (made,):
-            _settle(full)
-            assert made["spec"]["suspend"] is True
-            assert full.cluster.items("v1", "Pod", namespace=_TEAM, labels=f"ray.io/cluster={name}") == []
-
-
 def test_the_cluster_of_a_job_that_is_deleted_alone_does_not_go_on(full: Operated) -> None:
     """Last, because it ends the team's job: `kubectl delete --cascade=orphan` releases the quota of the job."""
     name = _taken(full)["status"]["rayClusterName"]

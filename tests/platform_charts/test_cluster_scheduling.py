@@ -7,7 +7,7 @@ from typing import Any
 
 from infra.spec.manifest import Manifest
 from tests.engines.kubernetes_jobs import created, job, node_type, placed, rayjob
-from tests.engines.kubernetes_platform import Environment, in_dev, in_prod
+from tests.engines.kubernetes_platform import Environment, in_prod
 from tests.kuberay.expand import expand
 from training.cluster.node_room import room_by_group
 from training.cluster.waiting import waiting_reason
@@ -49,20 +49,6 @@ def test_workers_of_one_job_wait_for_their_zone_rather_than_use_two(environment:
                 for pod in workers:
                     running = environment.cluster.await_(pod, _is_placed, what="scheduled")
                     assert _node(environment, running)["metadata"]["labels"][ZONE] == zone
-
-
-@in_dev
-def test_a_cpu_worker_beyond_the_head_nodes_is_told_what_it_asks_for_and_what_they_have(
-    environment: Environment,
-) -> None:
-    workers = _workers(environment, "many", workers=5, gpus_per_worker=0, cpus_per_worker=3)
-    with created(environment.cluster, workers):
-        settled = [environment.cluster.await_(pod, _is_decided, what="scheduled or refused") for pod in workers]
-    [waiting] = [pod for pod in settled if not _is_placed(pod)]
-    reported = waiting_reason([waiting], [], room_by_group(environment.target))
-    assert "Insufficient cpu" in reported
-    assert "it asks for 3 CPUs, 10 GiB of memory on a node of group heads" in reported
-    assert "4 of at most 4 are ready; use fewer workers, raise head_nodes.max_size" in reported
 
 
 @in_prod

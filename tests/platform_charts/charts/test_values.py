@@ -11,7 +11,6 @@ import yaml
 from infra.spec.catalog import load_catalog
 from infra.spec.errors import SettingsError
 from infra.spec.manifest import Manifest
-from infra.spec.names import PLATFORM_ACCOUNTS, cluster_name
 from infra.spec.node_group import resolve_node_groups
 from infra.spec.node_labels import BALANCED_LABEL, GPU_TAINT, SPOT_TAINT, START_UP_TAINT, UNHEALTHY_TAINT
 from infra.spec.release import load_release
@@ -189,16 +188,6 @@ def test_the_autoscaler_never_starts_more_gpus_of_a_model_than_its_groups_have_a
         "gpu-total_nvidia-t4": "nvidia-t4:0:16",
         "gpu-total_nvidia-h100": "nvidia-h100:0:24",
     }
-
-
-def test_autoscaler_and_alertmanager_use_the_service_accounts_that_have_their_roles() -> None:
-    installs = installs_of(varied({}))
-    scaler, monitoring = installs["cluster-autoscaler"], installs["kube-prometheus-stack"]
-    account = scaler.values["rbac"]["serviceAccount"]["name"]
-    assert (scaler.namespace, account) == PLATFORM_ACCOUNTS["autoscaler"][0]
-    assert scaler.values["autoDiscovery"]["clusterName"] == cluster_name(varied({}))
-    account = monitoring.values["alertmanager"]["serviceAccount"]["name"]
-    assert (monitoring.namespace, account) == PLATFORM_ACCOUNTS["monitoring"][0]
 
 
 def test_prometheus_has_the_configured_retention_and_selects_every_monitor() -> None:

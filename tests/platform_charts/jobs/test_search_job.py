@@ -125,16 +125,12 @@ def test_a_wrong_request_is_refused() -> None:
 
 def test_more_trials_than_a_head_node_has_memory_for_are_refused_with_the_numbers() -> None:
     """An m7i.xlarge has 16 GiB, of which the kubelet leaves 13.8 and the daemon sets 12.8."""
-    dev = target_of("dev")
+    dev, common = target_of("dev"), {"gpus_per_worker": 0, "cpus_per_worker": 1, "worker_groups": 27}
     assert dev.outputs.head_instance_type == "m7i.xlarge"
-    common = {"gpus_per_worker": 0, "cpus_per_worker": 1, "worker_groups": 27}
-    assert head_of(rendered(search_job(driver_memory_mib=27 * 224, **common), dev))["resources"]["limits"] == {
-        "cpu": "2",
-        "memory": "12Gi",
-    }
-    with pytest.raises(
-        RefusedError, match=r"head of first needs 13 GiB .*m7i.xlarge.* room for 12 GiB\n.*search.concurrency"
-    ):
+    limits = head_of(rendered(search_job(driver_memory_mib=27 * 224, **common), dev))["resources"]["limits"]
+    assert limits == {"cpu": "2", "memory": "12Gi"}
+    message = r"head of first needs 13 GiB .*m7i.xlarge.* room for 12 GiB\n.*search.concurrency"
+    with pytest.raises(RefusedError, match=message):
         rendered(search_job(driver_memory_mib=28 * 224, **common), dev)
 
 

@@ -196,17 +196,6 @@ def test_an_object_that_changes_during_the_copy_fails_and_the_next_run_copies_it
     assert bucket.files() == {"a": b"changed", "b": b"two"}
 
 
-def test_a_changed_object_and_a_changed_file_are_copied_again(bucket: Bucket) -> None:
-    bucket.put({"a": b"one", "b": b"two", "c": b"three"})
-    assert bucket.run()[0] == 0
-    bucket.put({"a": b"new"})
-    (bucket.root / "x" / "b").write_bytes(b"odd")
-    bucket.proxy.forget()
-    assert bucket.run()[0] == 0
-    assert sorted(bucket.proxy.keys()) == ["data/a", "data/b"]
-    assert bucket.files() == {"a": b"new", "b": b"two", "c": b"three"}
-
-
 def test_content_without_a_checksum_fails_unless_it_is_accepted(bucket: Bucket) -> None:
     bucket.put({"a": b"secret"}, ServerSideEncryption="aws:kms")
     status, output = bucket.run()
