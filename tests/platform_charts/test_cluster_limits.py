@@ -53,9 +53,9 @@ def _member(full: Operated) -> Cluster:
     return full.environment.member(_TEAM)
 
 
-def _attempt(full: Operated, change: Change) -> Manifest:
+def _attempt(full: Operated, change: Change, *, name: str = "more") -> Manifest:
     """A job on four more GPUs, changed."""
-    manifest = copy.deepcopy(rayjob(full.environment, job("more", team=_TEAM, group="a10g", workers=4)))
+    manifest = copy.deepcopy(rayjob(full.environment, job(name, team=_TEAM, group="a10g", workers=4)))
     change(manifest)
     return manifest
 
@@ -191,14 +191,15 @@ _QUEUED: tuple[Change, ...] = (
 
 
 def test_no_job_without_free_quota_gets_pods(full: Operated) -> None:
-    attempts = {f"more-{number}": _attempt(full, change) for number, change in enumerate(_QUEUED)}
     with ExitStack() as stack:
-        for name, attempt in attempts.items():
-            attempt["metadata"]["name"] = name
-            made = stack.enter_context(_submitted(full, attempt))
-            assert made["spec"]["suspend"] is True, name
+        submitted = []
+        for number, change in enumerate(_QUEUED):
+            attempt = _attempt(full, change, name=f"more-{number}")
+            submitted.append(stack.enter_context(_submitted(full, attempt)))
         _settle(full)
-        assert {name: full.pods(one) for name, one in attempts.items() if full.pods(one)} == {}
+        for number, made in enumerate(submitted):
+            assert made["spec"]["suspend"] is True, number
+            assert full.pods(made) == [], number
 
 
 def _existing_cluster(manifest: Manifest) -> None:
