@@ -109,7 +109,7 @@ def test_a_breaking_upgrade_is_refused() -> None:
         (crd("ants", RAY), {"names": {"plural": "ants", "kind": "Aunt"}}, r"names\.kind: Ant would become Aunt"),
     ]
     for old, new, message in changes:
-        with pytest.raises(RefusedError, match=f"^CRD ants.ray.io cannot be upgraded.*{message}"):
+        with pytest.raises(RefusedError, match=rf"^CRD ants\.ray\.io cannot be upgraded:\n  .*{message}"):
             check_crd_upgrade(old, crd("ants", RAY, **new))
     with pytest.raises(ValueError, match=r"ants\.ray\.io is not upgraded to bees\.ray\.io"):
         check_crd_upgrade(crd("ants", RAY), crd("bees", RAY))

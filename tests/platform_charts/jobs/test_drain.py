@@ -116,7 +116,7 @@ def test_a_worker_ends_once_its_ranks_have_left_or_died_while_the_run_goes_on(tm
         leaving.stdin.write(b"\n")
         leaving.stdin.flush()
         assert worker.wait(timeout=PATIENCE) == 0
-        assert start(worker_script(tmp_path, tmp_path / "no ranks")).wait(timeout=PATIENCE) == 0
+        assert start(worker_script(tmp_path, tmp_path / "empty")).wait(timeout=PATIENCE) == 0
         assert RunDirectory(tmp_path).is_running()
 
 
