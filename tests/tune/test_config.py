@@ -49,25 +49,21 @@ def test_the_search_section_is_the_search_s_and_the_others_are_the_trials(tmp_pa
     assert trial.optimizer.learning_rate == 0.05
     assert trial.loop == shared.loop
     found.check()
+    by_all = SearchConfiguration.read([file], ["optimizer.learning_rate=0.3"], {"lr": "0.2"}, environment={})
+    assert by_all.settings().optimizer.learning_rate == 0.3
+    assert by_all.settings({"optimizer.learning_rate": 0.01}).optimizer.learning_rate == 0.01
 
 
-def test_a_trial_s_values_override_every_source(tmp_path: Path) -> None:
-    file = search_file(tmp_path, RATE)
-    found = SearchConfiguration.read([file], ["optimizer.learning_rate=0.3"], {"lr": "0.2"}, environment={})
-    assert found.settings().optimizer.learning_rate == 0.3
-    assert found.settings({"optimizer.learning_rate": 0.01}).optimizer.learning_rate == 0.01
-
-
-@pytest.mark.parametrize("overrides", [(), ("model.options.width=8",)])
-def test_another_model_of_a_trial_drops_the_options_of_every_source(tmp_path: Path, overrides: tuple[str, ...]) -> None:
+def test_another_model_of_a_trial_drops_the_options_of_every_source(tmp_path: Path) -> None:
     file = write(
         tmp_path,
         "model: {name: simple_cnn, options: {width: 8}}\nsearch: {space: {model.name: {choice: [mlp, simple_cnn]}}}\n",
     )
-    found = read(file, overrides=overrides)
-    assert found.settings({"model.name": "mlp"}).model.options == {}
-    assert found.settings({"model.name": "simple_cnn"}).model.options == {"width": 8}
-    found.check()
+    for overrides in ((), ("model.options.width=8",)):
+        found = read(file, overrides=overrides)
+        assert found.settings({"model.name": "mlp"}).model.options == {}
+        assert found.settings({"model.name": "simple_cnn"}).model.options == {"width": 8}
+        found.check()
 
 
 def test_an_axis_of_a_later_source_replaces_an_earlier_one_as_a_whole(tmp_path: Path) -> None:
@@ -80,17 +76,15 @@ def test_an_axis_of_a_later_source_replaces_an_earlier_one_as_a_whole(tmp_path: 
     assert third.space.axes["optimizer.momentum"] == Continuous(0.0, 0.5)
 
 
-@pytest.mark.parametrize(
-    ("override", "axis"),
-    [
-        ("optimizer.learning_rate={uniform: [1, 2]}", Continuous(1.0, 2.0)),
-        ("optimizer.learning_rate.choice=[1, 2]", Choice((1, 2))),
-        ("optimizer.learning_rate=0.1", Constant(0.1)),
-    ],
-)
-def test_set_replaces_an_axis(tmp_path: Path, override: str, axis: Choice | Constant | Continuous) -> None:
-    found = read(search_file(tmp_path, RATE), overrides=(f"search.space.{override}",))
-    assert found.space.axes == {"optimizer.learning_rate": axis}
+def test_set_replaces_an_axis(tmp_path: Path) -> None:
+    file = search_file(tmp_path, RATE)
+    for override, axis in {
+        "={uniform: [1, 2]}": Continuous(1.0, 2.0),
+        ".choice=[1, 2]": Choice((1, 2)),
+        "=0.1": Constant(0.1),
+    }.items():
+        found = read(file, overrides=(f"search.space.optimizer.learning_rate{override}",))
+        assert found.space.axes == {"optimizer.learning_rate": axis}
 
 
 def test_axes_may_be_nested_by_section(tmp_path: Path) -> None:
@@ -107,123 +101,75 @@ def test_axes_may_be_nested_by_section(tmp_path: Path) -> None:
     nested.check()
 
 
-def test_without_a_search_section_the_message_shows_one(tmp_path: Path) -> None:
-    message = refusal(write(tmp_path, "loop: {epochs: 3}\n"))
-    assert message.startswith("my.yaml: no search section")
-    assert "for example search: {space: " in message
+def test_a_wrong_search_section_is_refused_with_its_line(tmp_path: Path) -> None:
+    """The texts follow `search:` and its space, or stand alone."""
+    alone = {
+        "loop: {epochs: 3}": "my.yaml: no search section",
+        "search: hello": "my.yaml:1: search = hello: must be a mapping",
+        "search: {space: [1]}": "my.yaml:1: search.space = [1]: must be a mapping",
+        "search:\n  space:": "my.yaml:2: search.space = null: must be a mapping",
+        "search: {trials: 3}": "my.yaml:1: search: space has no axis",
+    }
+    several = "objectives: {validation_loss: min, seconds: min}"
+    settings = {
+        "trials: 0": ".trials = 0: must be greater than 0",
+        "trails: 3": ".trails: no such setting",
+        "objectives: {loss: min}": ".objectives.loss = loss: must be a validation metric",
+        "scheduler: {name: ash}": ".scheduler.name = ash: must be one of none, asha",
+        "scheduler: {name: pbt, grace_epochs: 2}": (
+            ".scheduler.grace_epochs: no such setting\n  remedy: it belongs to another scheduler"
+        ),
+        "scheduler: {name: bohb}": ".scheduler: name=bohb is not available",
+        "algorithm: BOHB": ".algorithm = BOHB: bohb is not available",
+        "gpus_per_worker: 0": ".gpus_per_worker = 0: must be",
+        "gpus_per_worker: 0.001": ".gpus_per_worker = 0.001: must be greater than or equal to 0.01",
+        "gpus_per_worker: 1.5": ".gpus_per_worker = 1.5: must be less than or equal to 1",
+        "gpus_per_worker: true": ".gpus_per_worker = true: must not be true or false",
+    }
+    rules = {
+        f"scheduler: {{name: asha}}\n  {several}": "scheduler=asha compares trials by one metric, got objectives=",
+        f"algorithm: grid\n  {several}": "several objectives need algorithm=optuna, got algorithm=grid",
+        "trials: 3\n  scheduler: {name: pbt}": "scheduler=pbt needs a population of at least 4, got trials=3",
+    }
+    space = "search:\n  space: {loop.epochs: 3}\n  "
+    cases = alone | {f"{space}{text}": f"my.yaml:3: search{said}" for text, said in settings.items()}
+    cases |= {f"{space}{text}": f"my.yaml:1: search: {said}" for text, said in rules.items()}
+    for text, expected in cases.items():
+        assert refusal(write(tmp_path, f"{text}\n")).startswith(expected), text
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("search: hello\n", "my.yaml:1: search = hello: must be a mapping"),
-        ("search: {space: [1]}\n", "my.yaml:1: search.space = [1]: must be a mapping"),
-        ("search:\n  space:\n", "my.yaml:2: search.space = null: must be a mapping"),
-        ("search: {trials: 3}\n", "my.yaml:1: search: space has no axis"),
-        ("search:\n  space: {loop.epochs: 3}\n  trials: 0\n", "my.yaml:3: search.trials = 0: must be greater than 0"),
-        ("search:\n  space: {loop.epochs: 3}\n  trails: 3\n", "my.yaml:3: search.trails: no such setting"),
-        (
-            "search:\n  space: {loop.epochs: 3}\n  objectives: {loss: min}\n",
-            "my.yaml:3: search.objectives.loss = loss: must be a validation metric",
-        ),
-        (
-            "search:\n  space: {loop.epochs: 3}\n  scheduler: {name: ash}\n",
-            "my.yaml:3: search.scheduler.name = ash: must be one of none, asha",
-        ),
-        (
-            "search:\n  space: {loop.epochs: 3}\n  scheduler: {name: pbt, grace_epochs: 2}\n",
-            "my.yaml:3: search.scheduler.grace_epochs: no such setting\n  remedy: it belongs to another scheduler",
-        ),
-        (
-            "search:\n  space: {loop.epochs: 3}\n  scheduler: {name: bohb}\n",
-            "my.yaml:3: search.scheduler: name=bohb is not available: Ray's needs hpbandster, and that netifaces",
-        ),
-        (
-            "search:\n  space: {loop.epochs: 3}\n  algorithm: BOHB\n",
-            "my.yaml:3: search.algorithm = BOHB: bohb is not available",
-        ),
-        (
-            "search:\n  space: {loop.epochs: 3}\n  gpus_per_worker: 0\n",
-            "my.yaml:3: search.gpus_per_worker = 0: must be",
-        ),
-        (
-            "search:\n  space: {loop.epochs: 3}\n  gpus_per_worker: 0.001\n",
-            "my.yaml:3: search.gpus_per_worker = 0.001: must be greater than or equal to 0.01",
-        ),
-        (
-            "search:\n  space: {loop.epochs: 3}\n  gpus_per_worker: 1.5\n",
-            "my.yaml:3: search.gpus_per_worker = 1.5: must be less than or equal to 1",
-        ),
-        (
-            "search:\n  space: {loop.epochs: 3}\n  gpus_per_worker: -0.5\n",
-            "my.yaml:3: search.gpus_per_worker = -0.5: must be greater",
-        ),
-        (
-            "search:\n  space: {loop.epochs: 3}\n  gpus_per_worker: true\n",
-            "my.yaml:3: search.gpus_per_worker = true: must not be true or false",
-        ),
-        (
-            "search:\n  space: {loop.epochs: 3}\n  scheduler: {name: asha}\n  objectives: {validation_loss: min, seconds: min}\n",
-            "my.yaml:1: search: scheduler=asha compares trials by one metric, got objectives=validation_loss, seconds",
-        ),
-        (
-            "search:\n  space: {loop.epochs: 3}\n  algorithm: grid\n  objectives: {validation_loss: min, seconds: min}\n",
-            "my.yaml:1: search: several objectives need algorithm=optuna, got algorithm=grid",
-        ),
-        (
-            "search:\n  space: {loop.epochs: 3}\n  trials: 3\n  scheduler: {name: pbt}\n",
-            "my.yaml:1: search: scheduler=pbt needs a population of at least 4, got trials=3",
-        ),
-    ],
-)
-def test_a_wrong_search_section_is_refused_with_its_line(tmp_path: Path, text: str, expected: str) -> None:
-    assert refusal(write(tmp_path, text)).startswith(expected)
-
-
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("{log_uniform: [1, 0.1]}", ": the lowest value 1.0 must be smaller than the highest, 0.1"),
-        ("{log_uniform: [0, 0.1]}", ".log_uniform.0 = 0: must be greater than 0"),
-        ("{uniform: [0.1]}", ".uniform = [0.1]: has too few values"),
-        ("{uniform: [false, 1]}", ".uniform.0 = false: must not be true or false"),
-        ("{uniform: 1}", ".uniform = 1: must be a list"),
-        ("{uniform: [0.1, 1], choice: [1]}", ": an axis needs exactly one of uniform, log_uniform, integer, choice"),
-        ("{step: 1}", ": an axis needs exactly one of uniform, log_uniform, integer, choice, value; got none"),
-        ("{log_unifrom: [0.1, 1]}", ".log_unifrom: no such setting\n  remedy: did you mean log_uniform?"),
-        ("{choice: null}", ": choice must not be null; write choice: [null, …]"),
-        ("{choice: []}", ": choice=[] has no value; list at least one"),
-        ("{choice: [0.1], step: 1}", ": step=1 belongs to uniform or integer, not to choice"),
-        ("{uniform: [0.1, 1], log: true}", ": log=true belongs to integer, not to uniform; write log_uniform"),
-        ("{integer: [1, 9], step: 1.5}", ": step=1.5 of an integer axis must be a whole number"),
-        ("{uniform: [0.1, 1], when: {loop.epochs: []}}", ": when.loop.epochs=[] never holds"),
-        ("{uniform: [0.1, 1], when: {loop.epoch: 3}}", ".when.loop.epoch = 3: no such axis"),
-        ("{uniform: [0.1, 1], when: {loop.epochs: 4}}", ".when.loop.epochs = 4: loop.epochs never has this value"),
-        ("{uniform: [-1, 1]}", " = -1.0: must be greater than 0"),
-    ],
-)
-def test_a_wrong_axis_is_refused_with_its_line(tmp_path: Path, line: str, expected: str) -> None:
-    file = search_file(tmp_path, "loop.epochs: 3", f"optimizer.learning_rate: {line}")
-    assert refusal(file).startswith(f"my.yaml:4: search.space.optimizer.learning_rate{expected}")
-
-
-def test_a_wrong_axis_of_set_is_refused_as_such(tmp_path: Path) -> None:
-    file = search_file(tmp_path, RATE)
-    for override in ("={uniform: [2, 1]}", ".uniform=[2, 1]"):
-        message = refusal(file, overrides=(f"search.space.optimizer.learning_rate{override}",))
-        assert message.startswith("--set: search.space.optimizer.learning_rate: the lowest value 2.0")
-
-
-def test_the_line_of_a_replaced_axis_is_that_of_the_later_file(tmp_path: Path) -> None:
+def test_a_wrong_axis_is_refused_with_its_source(tmp_path: Path) -> None:
+    one_of = ": an axis needs exactly one of uniform, log_uniform, integer, choice"
+    for axis, expected in {
+        "{log_uniform: [1, 0.1]}": ": the lowest value 1.0 must be smaller than the highest, 0.1",
+        "{log_uniform: [0, 0.1]}": ".log_uniform.0 = 0: must be greater than 0",
+        "{uniform: [0.1]}": ".uniform = [0.1]: has too few values",
+        "{uniform: [false, 1]}": ".uniform.0 = false: must not be true or false",
+        "{uniform: 1}": ".uniform = 1: must be a list",
+        "{uniform: [0.1, 1], choice: [1]}": one_of,
+        "{step: 1}": f"{one_of}, value; got none",
+        "{log_unifrom: [0.1, 1]}": ".log_unifrom: no such setting\n  remedy: did you mean log_uniform?",
+        "{choice: null}": ": choice must not be null",
+        "{choice: []}": ": choice=[] has no value",
+        "{choice: [0.1], step: 1}": ": step=1 belongs to uniform or integer, not to choice",
+        "{uniform: [0.1, 1], log: true}": ": log=true belongs to integer, not to uniform",
+        "{integer: [1, 9], step: 1.5}": ": step=1.5 of an integer axis must be a whole number",
+        "{uniform: [0.1, 1], when: {loop.epochs: []}}": ": when.loop.epochs=[] never holds",
+        "{uniform: [0.1, 1], when: {loop.epoch: 3}}": ".when.loop.epoch = 3: no such axis",
+        "{uniform: [0.1, 1], when: {loop.epochs: 4}}": ".when.loop.epochs = 4: loop.epochs never has this value",
+        "{uniform: [-1, 1]}": " = -1.0: must be greater than 0",
+    }.items():
+        file = search_file(tmp_path, "loop.epochs: 3", f"optimizer.learning_rate: {axis}")
+        assert refusal(file).startswith(f"my.yaml:4: search.space.optimizer.learning_rate{expected}"), axis
     first = search_file(tmp_path, "loop.epochs: 3", RATE)
     second = search_file(tmp_path, "optimizer.learning_rate: {uniform: [-1, 1]}", name="second.yaml")
     assert refusal(first, second).startswith("second.yaml:3: search.space.optimizer.learning_rate = -1.0")
-
-
-def test_a_grid_over_real_numbers_is_refused(tmp_path: Path) -> None:
-    message = refusal(search_file(tmp_path, "loop.epochs: 3", RATE), overrides=("search.algorithm=grid",))
-    assert message.startswith("my.yaml:4: search.space.optimizer.learning_rate: algorithm=grid tries every value")
-    assert "remedy: list its values in choice, or write uniform with a step" in message
+    for override in ("={uniform: [2, 1]}", ".uniform=[2, 1]"):
+        message = refusal(first, overrides=(f"search.space.optimizer.learning_rate{override}",))
+        assert message.startswith("--set: search.space.optimizer.learning_rate: the lowest value 2.0")
+    grid = refusal(first, overrides=("search.algorithm=grid",))
+    assert grid.startswith("my.yaml:4: search.space.optimizer.learning_rate: algorithm=grid tries every value")
+    assert "remedy: list its values in choice, or write uniform with a step" in grid
 
 
 def test_a_later_file_cannot_mend_a_section_that_is_no_mapping(tmp_path: Path) -> None:
@@ -241,22 +187,6 @@ def test_the_examples_of_the_guide_are_accepted_with_every_kind_of_axis(tmp_path
     kinds = {next(iter(axis.model_fields_set - {"when", "step", "log"})) for axis in found.search.space.values()}
     assert kinds == {"uniform", "log_uniform", "integer", "choice", "value"}
     assert any(axis.when for axis in found.search.space.values())
-
-
-def test_the_errors_of_the_guide_are_those_of_the_checks(tmp_path: Path) -> None:
-    guide = (ROOT / "docs" / "TUNING.md").read_text(encoding="utf-8")
-    section = guide.partition("**Checks.**")[2].partition("\n## ")[0]
-    shown = re.findall(r"^ {4,}(?:my\.yaml:\d+: )?(\S.*?)(?: …)?$", section, flags=re.MULTILINE)
-    messages = [
-        refusal(search_file(tmp_path, *lines)).partition(": ")[2]
-        for lines in (
-            ["optimizer.momentum: {uniform: [0.5, 1]}"],
-            ["optimizer.momentun: {uniform: [0.5, 1]}"],
-            ["optimizer.name: {choice: [adamw, sgd]}", "optimizer.nesterov: {choice: [false, true]}"],
-        )
-    ]
-    assert len(shown) == 4
-    assert all(any(line in message for message in messages) for line in shown)
 
 
 def test_another_scheduler_of_a_later_source_drops_the_settings_of_the_first(tmp_path: Path) -> None:

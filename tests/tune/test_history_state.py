@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
-from tests.tune.sample_search import PBT, PBT_SPACE, SPACE, START, SampleSearch, history_of
+from tests.tune.sample_search import PBT, PBT_SPACE, START, SampleSearch, history_of
 from training.config.schema import OptionValue
 from tune.events import SearchNotice, SearchStarted, TrialAdded, TrialEnded, TrialExploited, TrialReported
 from tune.history import SECONDS, SearchHistory
@@ -30,14 +29,29 @@ def exploited(trial: str, donor: str, epoch: int, rate: float) -> TrialExploited
     return TrialExploited(trial=trial, donor=donor, epoch=epoch, step=epoch, weights_sha256="a" * 64, values=values)
 
 
-def test_an_exploitation_gives_back_no_worker_seconds() -> None:
-    history = history_of(
-        added("t001", 0.1),
-        reported("t001", 2, seconds=20),
-        reported("t001", 4, seconds=40),
-        exploited("t001", "t002", 2, 0.3),
-    )
-    assert history.worker_seconds == 40
+def test_neither_an_exploitation_nor_a_repeated_epoch_gives_back_worker_seconds() -> None:
+    two = [added("t001", 0.1), reported("t001", 2, seconds=20), reported("t001", 4, seconds=40)]
+    assert history_of(*two, exploited("t001", "t002", 2, 0.3)).worker_seconds == 40
+    again = history_of(added("t001", 0.1), reported("t001", 1, seconds=20), reported("t001", 1, seconds=35))
+    assert (again.worker_seconds, again.trials["t001"].epoch) == (35, 1)
+
+
+def test_trials_are_ranked_by_worker_seconds_and_not_without_a_start() -> None:
+    started = SearchStarted(search="a", settings={}, shared={}, objectives={SECONDS: "min"})
+    trials = [added("t001", 0.1), added("t002", 0.1), reported("t001", 1, seconds=20), reported("t002", 1, seconds=10)]
+    assert [trial.id for trial in history_of(started, *trials).ranked()] == ["t002", "t001"]
+    assert SearchHistory().ranked() == []
+
+
+def test_events_of_an_unknown_trial_are_skipped_and_one_that_is_added_again_keeps_its_evaluations() -> None:
+    ended = TrialEnded(trial="t001", status="done")
+    lost = history_of(reported("t001", 1), exploited("t001", "t002", 1, 0.1), ended)
+    assert lost.trials == {}
+    twice = history_of(added("t001", 0.1), reported("t001", 1), added("t001", 0.1))
+    copy = twice.copy()
+    copy.extend([reported("t001", 2), SearchNotice(level="warning", message="disk is full")])
+    assert (twice.trials["t001"].epoch, copy.trials["t001"].epoch) == (1, 2), "a copy is extended on its own"
+    assert [one.message for one in copy.notices] == ["disk is full"]
 
 
 def test_a_trial_has_trained_as_long_as_the_checkpoint_that_it_has_copied() -> None:
@@ -61,65 +75,22 @@ def test_the_best_value_is_one_of_the_weights_that_a_trial_has_now() -> None:
     assert history.trials["t001"].best("validation_accuracy", "max") == 0.85
 
 
-def test_epochs_that_are_trained_again_cost_worker_seconds() -> None:
-    history = history_of(added("t001", 0.1), reported("t001", 1, seconds=20), reported("t001", 1, seconds=35))
-    assert history.worker_seconds == 35
-    assert history.trials["t001"].epoch == 1
-
-
-def test_trials_are_ranked_by_worker_seconds() -> None:
-    started = SearchStarted(search="a", settings={}, shared={}, objectives={SECONDS: "min"})
-    history = history_of(
-        started,
-        added("t001", 0.1),
-        added("t002", 0.1),
-        reported("t001", 1, seconds=20),
-        reported("t002", 1, seconds=10),
-    )
-    assert [trial.id for trial in history.ranked()] == ["t002", "t001"]
-
-
-def test_a_search_without_a_start_has_no_ranking() -> None:
-    assert SearchHistory().ranked() == []
-
-
-def test_events_of_a_trial_whose_beginning_was_lost_are_skipped() -> None:
-    ended = TrialEnded(trial="t001", status="done")
-    assert history_of(reported("t001", 1), exploited("t001", "t002", 1, 0.1), ended).trials == {}
-
-
-def test_a_trial_that_is_added_again_keeps_its_evaluations() -> None:
-    assert history_of(added("t001", 0.1), reported("t001", 1), added("t001", 0.1)).trials["t001"].epoch == 1
-
-
 def test_the_schedule_of_a_clone_begins_with_that_of_its_donor() -> None:
     history = history_of(
-        added("t001", 0.1),
-        added("t002", 0.2),
-        added("t003", 0.3),
+        *(added(f"t00{number}", number / 10) for number in (1, 2, 3, 4)),
         exploited("t002", "t001", 2, 0.12),
         exploited("t003", "t002", 4, 0.15),
         exploited("t002", "t001", 6, 0.08),
+        exploited("t004", "t002", 0, 0.3),
+        exploited("t004", "t002", 0, 0.4),
     )
-    stretches = history.trials["t003"].schedule
-    assert [(one.trial, one.epoch, one.values["optimizer.learning_rate"]) for one in stretches] == [
-        ("t001", 0, 0.1),
-        ("t002", 2, 0.12),
-        ("t003", 4, 0.15),
-    ]
 
+    def stretches(trial: str) -> list[tuple[str, int, object]]:
+        schedule = history.trials[trial].schedule
+        return [(one.trial, one.epoch, one.values["optimizer.learning_rate"]) for one in schedule]
 
-def test_values_that_were_copied_before_they_trained_leave_no_stretch() -> None:
-    history = history_of(
-        added("t001", 0.1), added("t002", 0.2), exploited("t001", "t002", 0, 0.3), exploited("t001", "t002", 0, 0.4)
-    )
-    assert [one.values["optimizer.learning_rate"] for one in history.trials["t001"].schedule] == [0.4]
-
-
-def test_notices_are_kept() -> None:
-    assert [one.message for one in history_of(SearchNotice(level="warning", message="disk is full")).notices] == [
-        "disk is full"
-    ]
+    assert stretches("t003") == [("t001", 0, 0.1), ("t002", 2, 0.12), ("t003", 4, 0.15)]
+    assert [value for *_, value in stretches("t004")][-1:] == [0.4], "values that never trained leave no stretch"
 
 
 def test_pauses_between_drivers_do_not_count() -> None:
@@ -132,14 +103,9 @@ def test_pauses_between_drivers_do_not_count() -> None:
     assert history.seconds(now=START + 1005) == 15
 
 
-def test_the_space_is_that_of_the_settings(tmp_path: Path) -> None:
-    written = SampleSearch(trials=4).write(tmp_path)
-    space = SearchHistory.read(written).space
-    assert space == Space.of({key: AxisSettings.model_validate(axis) for key, axis in SPACE.items()})
-
-
 def test_a_whole_population_is_folded() -> None:
     history = SampleSearch(trials=8, epochs=12, scheduler=PBT, space=PBT_SPACE).history
+    assert history.space == Space.of({key: AxisSettings.model_validate(axis) for key, axis in PBT_SPACE.items()})
     copied = [trial for trial in history.trials.values() if trial.exploits]
     assert len(copied) >= 2
     for trial in history.trials.values():
@@ -147,13 +113,6 @@ def test_a_whole_population_is_folded() -> None:
         assert epochs == sorted(set(epochs))
         assert dict(trial.schedule[-1].values) == dict(trial.values)
         assert not math.isnan(trial.best("validation_accuracy", "max"))
-
-
-def test_a_copy_is_extended_on_its_own() -> None:
-    history = history_of(added("t001", 0.1))
-    copy = history.copy()
-    copy.extend([reported("t001", 1)])
-    assert (history.trials["t001"].epoch, copy.trials["t001"].epoch) == (0, 1)
 
 
 def test_trials_may_have_different_numbers_of_epochs() -> None:

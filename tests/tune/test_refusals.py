@@ -30,54 +30,48 @@ def command(root: Path, *overrides: str) -> list[str]:
     return ["search", "--name", NAME, "--config", str(config), *(part for one in sets for part in ("--set", one))]
 
 
-@pytest.mark.parametrize(
-    ("override", "status", "message", "remedy"),
-    [
-        (
-            "scale.cpus_per_worker=4096",
+def test_a_search_that_cannot_run_is_refused_with_a_remedy_and_leaves_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fits = f"--set scale.workers=1 --set scale.cpus_per_worker={len(os.sched_getaffinity(0))} fits"
+    overrides: dict[str, tuple[ExitStatus, str, str]] = {
+        "scale.cpus_per_worker=4096": (
             ExitStatus.REFUSED,
             "a trial never fits: it needs 1 worker with 4,096 CPUs",
-            f"--set scale.workers=1 --set scale.cpus_per_worker={len(os.sched_getaffinity(0))} fits",
+            f"remedy: {fits}",
         ),
-        (
-            "scale.workers=1-2",
-            ExitStatus.WRONG_INPUT,
-            "scale.workers=1-2: the trials of a search have a fixed number of workers",
-            "use scale.workers=1 or 2",
-        ),
-        (
-            "search.objectives.validation_acuracy=max",
+        "search.concurrency=4096": (ExitStatus.REFUSED, "4,096 trials cannot run at the same time", "fits"),
+        "scale.workers=1-2": (ExitStatus.WRONG_INPUT, "scale.workers=1-2: ", "remedy: use scale.workers=1 or 2"),
+        "search.objectives.validation_acuracy=max": (
             ExitStatus.WRONG_INPUT,
             "search.objectives.validation_acuracy: objective classification reports no such metric",
-            "did you mean validation_accuracy?",
+            "remedy: did you mean validation_accuracy?",
         ),
-        (
-            "search.directory=/proc/searches",
+        "search.directory=/proc/searches": (
             ExitStatus.REFUSED,
             "search.directory=/proc/searches cannot be written",
-            "choose another with --set search.directory=FOLDER",
+            "remedy: choose another with --set search.directory=FOLDER",
         ),
-        (
-            "search.space.optimizer.learningrate.choice=[1]",
+        "search.space.optimizer.learningrate.choice=[1]": (
             ExitStatus.WRONG_INPUT,
             "search.space.optimizer.learningrate: no such setting",
-            "did you mean optimizer.learning_rate?",
+            "remedy: did you mean optimizer.learning_rate?",
         ),
-    ],
-)
-def test_a_search_that_cannot_run_leaves_nothing(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    override: str,
-    status: ExitStatus,
-    message: str,
-    remedy: str,
-) -> None:
-    assert main(command(tmp_path, override)) == status
-    said = capsys.readouterr().err
-    assert message in said
-    assert f"remedy: {remedy}" in said
-    assert not (tmp_path / "searches").exists()
+        "search.trial=3": (ExitStatus.WRONG_INPUT, "search.trial: no such setting", "did you mean trials?"),
+        "search.scheduler={name: asha, grace_epochs: 27}": (ExitStatus.WRONG_INPUT, "grace_epochs=27", "at most 1"),
+        "search.stop.dollars=3": (ExitStatus.WRONG_INPUT, "dollars=3", "search.stop.dollars_per_worker_hour"),
+        "scale.launcher=torchrun": (ExitStatus.WRONG_INPUT, "scale.launcher=torchrun", "ray"),
+    }
+    for override, (status, *parts) in overrides.items():
+        more = ["--set", "search.trials=4096"] if "concurrency" in override else []
+        assert main([*command(tmp_path, override), *more]) == status, override
+        said = capsys.readouterr().err
+        assert [part for part in parts if part not in said] == [], said
+        assert not (tmp_path / "searches").exists()
+    assert main([*command(tmp_path), "--config", "simple_cnn"]) == ExitStatus.WRONG_INPUT
+    assert "simple_cnn" in capsys.readouterr().err
+    assert main([*command(tmp_path), "--dataset", "cifar10", "--data-path", "/nowhere"]) == ExitStatus.REFUSED
+    assert "/nowhere" in capsys.readouterr().err
 
 
 def test_more_trials_than_the_memory_holds_are_refused(
@@ -90,7 +84,6 @@ def test_more_trials_than_the_memory_holds_are_refused(
     assert "2 trials cannot run at the same time: each takes about 664 MiB of memory" in said
     assert "and 664 MiB are free" in said
     assert "remedy: --set search.concurrency=1 fits" in said
-    assert not (tmp_path / "searches").exists()
 
 
 def begun(tmp_path: Path) -> SearchFolder:

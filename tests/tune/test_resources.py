@@ -38,11 +38,11 @@ def test_a_trial_is_an_actor_and_its_ranks_and_as_many_run_as_fit() -> None:
     )
 
 
-@pytest.mark.parametrize("concurrent", [1, 2, 3, 7, 16, 64, 99])
-def test_no_more_actors_fit_on_the_head_than_trials_are_to_run(concurrent: int) -> None:
-    bundles = plan({"workers": 1}, [Machine(cpus=200, gpus=0)], concurrency=concurrent, trials=200).bundles
-    part = round(bundles[0][HEAD] * 10_000)
-    assert part * concurrent <= 10_000 < part * (concurrent + 1)
+def test_no_more_actors_fit_on_the_head_than_trials_are_to_run() -> None:
+    for concurrent in (1, 2, 3, 7, 16, 64, 99):
+        bundles = plan({"workers": 1}, [Machine(cpus=200, gpus=0)], concurrency=concurrent, trials=200).bundles
+        part = round(bundles[0][HEAD] * 10_000)
+        assert part * concurrent <= 10_000 < part * (concurrent + 1)
 
 
 def test_fewer_run_if_there_are_fewer_trials_or_the_setting_says_so() -> None:
@@ -73,44 +73,23 @@ def test_two_ranks_do_not_share_a_gpu() -> None:
     assert "needs scale.gpu=true" in refusal({"workers": 1}, EIGHT, gpus_per_worker=0.5)
 
 
-@pytest.mark.parametrize(
-    ("scale", "nodes", "said"),
-    [
-        (
-            {"workers": 4, "cpus_per_worker": 1},
-            [Machine(cpus=2, gpus=0)],
-            "needs 4 workers with 1 CPU each, and there are 2 CPUs and 0 GPUs",
-        ),
-        ({"workers": 4, "cpus_per_worker": 1}, [Machine(cpus=2, gpus=0)], "--set scale.workers=2 fits"),
-        (
-            {"workers": 1, "cpus_per_worker": 8},
-            [Machine(cpus=4, gpus=0), Machine(cpus=6, gpus=0)],
-            "at most 6 CPUs on one",
-        ),
-        (
-            {"workers": 1, "cpus_per_worker": 8},
-            [Machine(cpus=4, gpus=0), Machine(cpus=6, gpus=0)],
-            "--set scale.cpus_per_worker=6 fits",
-        ),
+def test_trials_that_do_not_fit_are_refused_with_the_numbers_and_the_nearest_that_do() -> None:
+    two, uneven = [Machine(cpus=2, gpus=0)], [Machine(cpus=4, gpus=0), Machine(cpus=6, gpus=0)]
+    mixed = [Machine(cpus=4, gpus=1), Machine(cpus=16, gpus=0)]
+    cases: list[tuple[dict[str, Any], list[Machine], str]] = [
+        ({"workers": 4, "cpus_per_worker": 1}, two, "needs 4 workers with 1 CPU each, and there are 2 CPUs and 0 GPUs"),
+        ({"workers": 4, "cpus_per_worker": 1}, two, "--set scale.workers=2 fits"),
+        ({"workers": 1, "cpus_per_worker": 8}, uneven, "at most 6 CPUs on one"),
+        ({"workers": 1, "cpus_per_worker": 8}, uneven, "--set scale.cpus_per_worker=6 fits"),
         ({"workers": 1, "gpu": True}, EIGHT, "set scale.gpu=false"),
         ({"workers": 8, "gpu": True}, GPUS, "--set scale.workers=4 fits"),
-        (
-            {"workers": 1, "gpu": True, "cpus_per_worker": 8},
-            [Machine(cpus=4, gpus=1), Machine(cpus=16, gpus=0)],
-            "--set scale.cpus_per_worker=4 fits",
-        ),
-    ],
-)
-def test_a_trial_that_never_fits_is_refused_with_the_nearest_that_does(
-    scale: dict[str, Any], nodes: list[Machine], said: str
-) -> None:
-    assert said in refusal(scale, nodes)
-
-
-def test_more_trials_than_fit_are_refused_if_they_were_asked_for() -> None:
-    said = refusal({"workers": 2}, EIGHT, concurrency=5)
-    assert "5 trials cannot run at the same time: each needs 2 workers with 1 CPU each, and there are 8 CPUs" in said
-    assert "--set search.concurrency=4 fits" in said
+        ({"workers": 1, "gpu": True, "cpus_per_worker": 8}, mixed, "--set scale.cpus_per_worker=4 fits"),
+    ]
+    for scale, nodes, said in cases:
+        assert said in refusal(scale, nodes)
+    several = refusal({"workers": 2}, EIGHT, concurrency=5)
+    assert "5 trials cannot run at the same time: each needs 2 workers with 1 CPU each, and there are 8 CPUs" in several
+    assert "--set search.concurrency=4 fits" in several
 
 
 def test_the_memory_of_this_machine_bounds_the_trials() -> None:
@@ -123,9 +102,6 @@ def test_the_memory_of_this_machine_bounds_the_trials() -> None:
     )
     assert "440 MiB for each worker before it has a model, and 3311 MiB are free" in said
     assert "--set search.concurrency=2 fits" in said
-
-
-def test_a_machine_without_memory_for_one_trial_is_refused_with_what_would_help() -> None:
-    said = refusal({"workers": 2}, EIGHT, memory=ACTOR_BYTES + RANK_BYTES + 1)
-    assert said.startswith("16 trials cannot run at the same time: each takes about 1104 MiB of memory")
-    assert "remedy: lower scale.workers, or end other programs" in said
+    none = refusal({"workers": 2}, EIGHT, memory=ACTOR_BYTES + RANK_BYTES + 1)
+    assert none.startswith("16 trials cannot run at the same time: each takes about 1104 MiB of memory")
+    assert "remedy: lower scale.workers, or end other programs" in none

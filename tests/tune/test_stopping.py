@@ -22,8 +22,11 @@ from tune.stopping import Ending, check_result, ending_of, ending_of_all, ending
 
 ACCURACY = "validation_accuracy"
 
+Trial = tuple[TrialStatus | None, Sequence[float]]
+"""How a trial ended, if it has, and its metric after each epoch."""
 
-def events(trials: Sequence[tuple[TrialStatus | None, Sequence[float]]], mode: str) -> Iterator[Event]:
+
+def events(trials: Sequence[Trial], mode: str) -> Iterator[Event]:
     """Trials with their status and the metric of each epoch; they end in this order. Each epoch takes 1800 worker-seconds."""
     yield SearchStarted(time=0.0, search="s", settings={}, shared={}, objectives={ACCURACY: mode})
     for number, (status, values) in enumerate(trials):
@@ -39,7 +42,7 @@ def events(trials: Sequence[tuple[TrialStatus | None, Sequence[float]]], mode: s
 
 
 def ending(
-    *trials: tuple[TrialStatus | None, Sequence[float]],
+    *trials: Trial,
     mode: str = "max",
     scale: ScaleSettings | None = None,
     **stop: float,
@@ -50,14 +53,9 @@ def ending(
     return ending_of(history, search, scale or ScaleSettings(workers=1))
 
 
-def reason(*trials: tuple[TrialStatus | None, Sequence[float]], **options: Any) -> str:  # noqa: ANN401 - passed through
+def reason(*trials: Trial, **options: Any) -> str:  # noqa: ANN401 - passed through
     found = ending(*trials, **options)
     return "" if found is None else found.reason
-
-
-def test_a_search_goes_on_without_a_reason() -> None:
-    assert ending(target=0.9, plateau_trials=1, gpu_hours=1) is None
-    assert ending(("done", [0.5]), ("stopped", [0.4]), (None, [])) is None
 
 
 def test_the_target_is_reached_by_the_best_epoch_of_any_trial() -> None:
@@ -71,22 +69,19 @@ def test_the_target_is_reached_by_the_best_epoch_of_any_trial() -> None:
 
 
 def test_a_plateau_is_a_row_of_ended_trials_without_a_new_best() -> None:
-    row: list[tuple[TrialStatus | None, Sequence[float]]] = [("done", [0.7]), ("stopped", [0.6]), ("done", [0.7])]
+    row: list[Trial] = [("done", [0.7]), ("stopped", [0.6]), ("done", [0.7])]
     assert reason(*row, plateau_trials=2) == "no better trial among the last 2 than t000: validation_accuracy 0.7"
     assert reason(*row, plateau_trials=3) == ""
     assert reason(*row, ("done", [0.8]), plateau_trials=2) == ""
     assert reason(*row[:2], ("failed", []), plateau_trials=2) == ""
     assert reason(*row, plateau_trials=2, mode="min") == ""
-
-
-def test_a_better_trial_that_still_runs_breaks_the_row() -> None:
-    row: list[tuple[TrialStatus | None, Sequence[float]]] = [("done", [0.7]), ("done", [0.6]), ("done", [0.5])]
-    assert reason(*row, (None, [0.8]), plateau_trials=2) == ""
+    assert reason(*row, (None, [0.8]), plateau_trials=2) == "", "one that still runs is better"
     assert reason(*row, (None, [0.65]), plateau_trials=2) != ""
+    assert ending(*row, target=0.9, gpu_hours=9) is None
 
 
-def test_hours_count_the_gpus_of_all_workers_or_their_cpus() -> None:
-    hour: tuple[TrialStatus | None, Sequence[float]] = (None, [0.1, 0.1])
+def test_hours_count_the_gpus_of_all_workers_or_their_cpus_and_dollars_the_workers() -> None:
+    hour: Trial = (None, [0.1, 0.1])
     assert reason(hour, gpu_hours=1) == "the trials have used 1 CPU-hours of 1"
     assert reason(hour, gpu_hours=1.1) == ""
     four = ScaleSettings(workers=1, cpus_per_worker=4)
@@ -94,16 +89,13 @@ def test_hours_count_the_gpus_of_all_workers_or_their_cpus() -> None:
     half = ScaleSettings(workers=1, gpu=True)
     assert reason(hour, gpu_hours=1, scale=half) == ""
     assert reason(hour, hour, gpu_hours=1, scale=half) == "the trials have used 1 GPU-hours of 1"
-
-
-def test_dollars_are_the_hours_of_all_workers() -> None:
-    hours: list[tuple[TrialStatus | None, Sequence[float]]] = [("failed", [0.1, 0.1]), (None, [0.1])]
+    hours: list[Trial] = [("failed", [0.1, 0.1]), (None, [0.1])]
     assert reason(*hours, dollars=3, dollars_per_worker_hour=2) == "the trials have cost $3.00 of $3"
     assert reason(*hours, dollars=3.01, dollars_per_worker_hour=2) == ""
 
 
 def test_the_others_go_on_until_so_many_trials_have_failed() -> None:
-    failed: tuple[TrialStatus | None, Sequence[float]] = ("failed", [0.9])
+    failed: Trial = ("failed", [0.9])
     assert ending(failed, failed, ("done", [0.1])) is None
     found = ending(failed, ("done", [0.1]), failed, failed)
     assert found == Ending(status="failed", reason="3 trials have failed (search.stop.failures=3), last t003: it broke")
@@ -163,17 +155,12 @@ def test_a_metric_that_is_never_reported_is_named_with_the_nearest() -> None:
     )
 
 
-def test_the_stopper_keeps_the_first_reason_and_stops_no_trial_alone() -> None:
+def test_the_stopper_keeps_the_first_reason_and_can_be_written_into_ray_s_snapshots() -> None:
     answers: list[Ending | None] = [None, Ending(status="done", reason="first"), Ending(status="done", reason="second")]
     stopper = SearchStopper(lambda: answers.pop(0))
-    assert not stopper("id", {})
-    assert not stopper.stop_all()
-    assert stopper.stop_all()
-    assert stopper.stop_all()
+    assert not stopper("id", {}), "no trial alone"
+    assert [stopper.stop_all() for _ in range(3)] == [False, True, True]
     assert stopper.ending == Ending(status="done", reason="first")
     assert len(answers) == 1
-
-
-def test_ray_can_write_the_stopper_into_its_snapshots() -> None:
     copy = pickle.loads(pickle.dumps(SearchStopper(lambda: None)))  # noqa: S301 - our own
     assert not copy.stop_all()
