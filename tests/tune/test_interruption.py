@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from observability.runlog import RunEnded, read_all, select
+from observability.runlog import Restored, RunEnded, read_all, select
 from tests.distribution import RAY
 from tests.training.launch.driver import ROOT
 from tests.training.launch.terminal import on_terminal
@@ -48,8 +48,8 @@ def test_a_closed_terminal_saves_the_trials_and_a_second_ctrl_c_does_not_wait_fo
     assert endings(search) == [("interrupted", "stopped by SIGHUP")]
     running = [name for name, trial in SearchHistory.read(search).trials.items() if trial.ended is None]
     assert running
-    for name in running:
-        assert select(read_all(search / "trials" / name), RunEnded)[-1].status == "interrupted"
+    saved = {name: select(read_all(search / "trials" / name), RunEnded)[-1] for name in running}
+    assert {ended.status for ended in saved.values()} == {"interrupted"}
 
     with SearchDriver(tmp_path, settings) as driver:
         assert driver.wait_for(lambda event: isinstance(event, TrialReported))
@@ -69,5 +69,7 @@ def test_a_closed_terminal_saves_the_trials_and_a_second_ctrl_c_does_not_wait_fo
         ended = driver.end()
     assert ended.status == ExitStatus.DONE, ended.out + ended.err
     assert_counted_once(search, trials=2)
-    for trial in SearchHistory.read(search).trials.values():
+    for name, trial in SearchHistory.read(search).trials.items():
         assert [report.epoch for report in trial.reports] == list(range(1, 31))
+        if name in saved:  # it went on in the step after its last one
+            assert select(read_all(search / "trials" / name), Restored)[0].step == saved[name].step

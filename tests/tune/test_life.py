@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import random
-import signal
 import time
 from pathlib import Path
 
 import pytest
 
-from observability.runlog import Notice, Restored, RunEnded, RunStarted, Step, read_all, select
+from observability.runlog import Restored, RunStarted, read_all, select
 from tests.distribution import RAY
-from tests.training.launch.driver import PATIENCE
 from tests.training.runs import run_alone
 from tests.tune.search_driver import SearchDriver, assert_counted_once, drivers, fingerprints, search_of
 from training.config.load import load_settings
@@ -92,56 +90,6 @@ def test_a_search_whose_driver_is_killed_twice_counts_every_trial_once(tmp_path:
     alone = run_alone(load_settings([search / "best.yaml"], ["scale.launcher=plain"]), tmp_path / "alone")
     assert best.ended is not None
     assert best.ended.weights_sha256 == alone.weights_sha256
-
-
-@pytest.mark.long
-def test_ctrl_c_saves_the_running_trials_and_the_same_command_continues(tmp_path: Path) -> None:
-    """Before it a rank is killed: its trial restarts from its checkpoint, and nobody else notices."""
-    settings = search_of(space=RATES, epochs=30, shared=FREQUENT, algorithm="random", trials=2)
-    search = tmp_path / "s"
-    with SearchDriver(tmp_path, settings) as driver:
-        assert driver.wait_for(lambda event: isinstance(event, TrialReported) and event.trial == "t001")
-        driver.signal_ranks("t001", signal.SIGKILL)  # as the kernel does without memory
-        await_restart(trial_folder(search, "t001"))
-        epoch = SearchHistory.read(search).trials["t001"].epoch
-        assert driver.wait_for(
-            lambda event: isinstance(event, TrialReported) and event.trial == "t001" and event.epoch > epoch
-        )
-        driver.interrupt()
-        ended = driver.end()
-        driver.wait_for_descendants()
-    assert ended.status == ExitStatus.INTERRUPTED, ended.out + ended.err
-    assert "Traceback" not in ended.err
-    assert f"make tune NAME={search}\n" in ended.out
-    history = SearchHistory.read(search)
-    assert history.ended is not None
-    assert history.ended.status == "interrupted"
-    running = {
-        name: select(read_all(trial_folder(search, name)), RunEnded)[-1]
-        for name, trial in history.trials.items()
-        if trial.ended is None
-    }
-    assert running["t001"].status == "interrupted"
-    if "t002" in running:  # it went on beside the restart, and may have trained its last step
-        assert running["t002"].status == "interrupted" or running["t002"].step == 30 * 21
-    with SearchDriver(tmp_path, settings) as driver:
-        ended = driver.end()
-    assert ended.status == ExitStatus.DONE, ended.out + ended.err
-    assert_counted_once(search, trials=2)
-    for name, trial in SearchHistory.read(search).trials.items():
-        assert [report.epoch for report in trial.reports] == list(range(1, 31))
-        steps = [event.step for event in select(read_all(trial_folder(search, name)), Step)]
-        assert steps[-1] == 30 * 21
-        if name in running and running[name].status == "interrupted":  # it went on in the step after its last one
-            assert select(read_all(trial_folder(search, name)), Restored)[-1].step == running[name].step
-
-
-def await_restart(trial: Path) -> None:
-    """Wait until a trial has been restarted."""
-    deadline = time.monotonic() + PATIENCE
-    while not any("restart 1 of" in event.message for event in select(read_all(trial), Notice)):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @pytest.mark.long

@@ -44,11 +44,17 @@ def kept(folder: SearchFolder) -> set[str]:
     return {path.parent.parent.name for path in folder.trials.glob("*/checkpoints/step-*")}
 
 
-def test_the_best_and_the_running_keep_their_checkpoints(folder: SearchFolder, history: SearchHistory) -> None:
+def test_the_best_the_running_and_the_failed_keep_their_checkpoints(
+    folder: SearchFolder, history: SearchHistory
+) -> None:
+    """One that has failed can be resumed by itself; `search.stop.failures` bounds how many there are."""
     Pruning(folder, history, keep=2).prune()
     assert kept(folder) == {"t002", "t004", "t005"}
     assert {path.parent.parent.name for path in folder.trials.glob("*/donated/step-*")} == {"t002", "t004", "t005"}
     assert folder.trial("t001").path.is_dir()
+    history.extend([TrialEnded(trial="t005", status="failed", message="it broke")])
+    Pruning(folder, history, keep=1).prune()
+    assert kept(folder) == {"t002", "t005"}
 
 
 def test_a_trial_that_is_overtaken_loses_its_checkpoints(folder: SearchFolder, history: SearchHistory) -> None:
@@ -63,13 +69,6 @@ def test_a_trial_that_is_overtaken_loses_its_checkpoints(folder: SearchFolder, h
     )
     pruning.prune()
     assert kept(folder) == {"t005"}
-
-
-def test_a_trial_that_has_failed_keeps_its_checkpoints(folder: SearchFolder, history: SearchHistory) -> None:
-    """It can be resumed by itself; `search.stop.failures` bounds how many there are."""
-    history.extend([TrialEnded(trial="t005", status="failed", message="it broke")])
-    Pruning(folder, history, keep=1).prune()
-    assert kept(folder) == {"t002", "t005"}
 
 
 def test_a_trial_that_still_saves_is_left_for_later(folder: SearchFolder, history: SearchHistory) -> None:

@@ -39,42 +39,41 @@ def refusal(tmp_path: Path, *parts: dict[str, Any]) -> str:
     return str(caught.value).removeprefix(f"{tmp_path}/")
 
 
-@pytest.mark.parametrize(
-    ("space", "shared", "why"),
-    [
-        ({"data.dataset": {"choice": ["digits", "synthetic"]}}, {}, "different validation samples"),
-        ({"data.validation_fraction": {"uniform": [0.1, 0.3]}}, {}, "different validation samples"),
-        ({"loop.validation": {"choice": ["inline", "async"]}}, {}, "trials are compared after each evaluation"),
-        ({"loop.evaluate_every": {"choice": [1, 2]}}, {}, "more epochs to choose its best one from"),
-        (
-            {"data.options.noise": {"uniform": [1, 9]}},
-            {"data": {"dataset": "synthetic"}, "model": {"name": "mlp"}},
-            "different validation samples",
-        ),
-        ({"data.options.length": {"choice": [32, 64]}}, TEXT, "different validation samples"),
-    ],
-)
-def test_an_axis_that_changes_what_trials_are_measured_on_is_refused(
-    tmp_path: Path, space: dict[str, Any], shared: dict[str, Any], why: str
-) -> None:
-    [key] = space
-    message = refusal(tmp_path, space, {}, shared)
-    assert message.startswith("my.yaml:")
-    assert f"search.space.{key}: cannot vary: " in message
-    assert why in message
-    assert f"remedy: set it for all trials: {key}=" in message
+def test_an_axis_that_changes_what_trials_are_measured_on_is_refused(tmp_path: Path) -> None:
+    samples = "different validation samples"
+    noise = {"data": {"dataset": "synthetic"}, "model": {"name": "mlp"}}
+    cases: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
+        ("data.dataset", {"choice": ["digits", "synthetic"]}, {}, samples),
+        ("data.validation_fraction", {"uniform": [0.1, 0.3]}, {}, samples),
+        ("loop.validation", {"choice": ["inline", "async"]}, {}, "trials are compared after each evaluation"),
+        ("loop.evaluate_every", {"choice": [1, 2]}, {}, "more epochs to choose its best one from"),
+        ("data.options.noise", {"uniform": [1, 9]}, noise, samples),
+        ("data.options.length", {"choice": [32, 64]}, TEXT, samples),
+    ]
+    for key, axis, shared, why in cases:
+        message = refusal(tmp_path, {key: axis}, {}, shared)
+        assert message.startswith("my.yaml:")
+        assert f"search.space.{key}: cannot vary: " in message
+        assert why in message
+        assert f"remedy: set it for all trials: {key}=" in message
+    some = {"value": 0.2, "when": {"optimizer.name": "sgd"}}
+    space = {"optimizer.name": {"choice": ["sgd", "adamw"]}, "data.validation_fraction": some}
+    assert "search.space.data.validation_fraction: cannot vary" in refusal(tmp_path, space), "some trials have it"
+    late = refusal(tmp_path, {"optimizer.learning_rate": RATE}, {}, {"loop": {"validation": "async"}})
+    assert "loop.validation=async: a search decides after each evaluation" in late
+    worse = refusal(tmp_path, {"optimizer.learning_rate": RATE}, {"objectives": {"validation_accuracy": "min"}})
+    assert "search.objectives.validation_accuracy = min: more of it is better" in worse
+    assert "remedy: validation_accuracy: max" in worse
 
 
-@pytest.mark.parametrize("scheduler", ["asha", "hyperband", "median", "pbt", "pb2"])
-@pytest.mark.parametrize("key", ["loop.epochs", "loop.max_steps"])
-def test_the_length_of_a_trial_varies_only_where_nothing_compares_trials_in_between(
-    tmp_path: Path, scheduler: str, key: str
-) -> None:
-    space = {key: {"choice": [6, 9]}, "optimizer.learning_rate": RATE}
-    message = refusal(tmp_path, space, {"scheduler": {"name": scheduler}})
-    assert f"search.space.{key}: cannot vary: {scheduler} compares trials after equal epochs" in message
-    assert "search.scheduler.name=none" in message
-    configuration(tmp_path, space).check()
+def test_the_length_of_a_trial_varies_only_where_nothing_compares_trials_in_between(tmp_path: Path) -> None:
+    for key in ("loop.epochs", "loop.max_steps"):
+        space = {key: {"choice": [6, 9]}, "optimizer.learning_rate": RATE}
+        for scheduler in ("asha", "hyperband", "median", "pbt", "pb2"):
+            message = refusal(tmp_path, space, {"scheduler": {"name": scheduler}})
+            assert f"search.space.{key}: cannot vary: {scheduler} compares trials after equal epochs" in message
+            assert "search.scheduler.name=none" in message
+        configuration(tmp_path, space).check()
 
 
 def test_a_value_that_all_trials_have_does_not_vary_and_holds_for_the_search_too(tmp_path: Path) -> None:
@@ -90,30 +89,17 @@ def test_a_value_that_all_trials_have_does_not_vary_and_holds_for_the_search_too
     assert found.shared.optimizer == found.settings().optimizer
 
 
-def test_a_value_that_some_trials_have_varies(tmp_path: Path) -> None:
-    space = {
-        "optimizer.name": {"choice": ["sgd", "adamw"]},
-        "data.validation_fraction": {"value": 0.2, "when": {"optimizer.name": "sgd"}},
-    }
-    assert "search.space.data.validation_fraction: cannot vary" in refusal(tmp_path, space)
-
-
-@pytest.mark.parametrize(
-    ("space", "shared"),
-    [
-        ({"objective.options.class_weights": {"choice": [[], [2.0, *[1.0] * 9]]}}, {}),
-        ({"objective.options.loss": {"choice": ["squared", "huber"]}}, REGRESSION),
-        ({"objective.options.delta": {"uniform": [0.5, 2]}}, REGRESSION),
-        ({"objective.name": {"choice": ["classification", "multi_label"]}}, {}),
-    ],
-)
-def test_losses_of_different_kinds_are_not_compared(
-    tmp_path: Path, space: dict[str, Any], shared: dict[str, Any]
-) -> None:
-    [key] = space
-    message = refusal(tmp_path, space, {"objectives": {"validation_loss": "min"}}, shared)
-    assert f"search.space.{key}: changes what validation_loss means, by which the trials are compared" in message
-    assert "remedy: name another metric in search.objectives" in message
+def test_losses_of_different_kinds_are_not_compared(tmp_path: Path) -> None:
+    cases: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+        ("objective.options.class_weights", {"choice": [[], [2.0, *[1.0] * 9]]}, {}),
+        ("objective.options.loss", {"choice": ["squared", "huber"]}, REGRESSION),
+        ("objective.options.delta", {"uniform": [0.5, 2]}, REGRESSION),
+        ("objective.name", {"choice": ["classification", "multi_label"]}, {}),
+    ]
+    for key, axis, shared in cases:
+        message = refusal(tmp_path, {key: axis}, {"objectives": {"validation_loss": "min"}}, shared)
+        assert f"search.space.{key}: changes what validation_loss means, by which the trials are compared" in message
+        assert "remedy: name another metric in search.objectives" in message
 
 
 def test_losses_of_different_kinds_may_be_trained_with_if_another_metric_compares(tmp_path: Path) -> None:
@@ -123,17 +109,6 @@ def test_losses_of_different_kinds_may_be_trained_with_if_another_metric_compare
     configuration(tmp_path, loss, {"objectives": {"validation_mean_absolute_error": "min"}}, REGRESSION).check()
     smoothing = {"objective.options.label_smoothing": {"uniform": [0, 0.2]}}  # in training only
     configuration(tmp_path, smoothing, {"objectives": {"validation_loss": "min"}}).check()
-
-
-def test_trials_are_not_evaluated_after_they_have_gone_on(tmp_path: Path) -> None:
-    message = refusal(tmp_path, {"optimizer.learning_rate": RATE}, {}, {"loop": {"validation": "async"}})
-    assert "loop.validation=async: a search decides after each evaluation" in message
-
-
-def test_an_objective_to_be_made_worse_is_refused(tmp_path: Path) -> None:
-    message = refusal(tmp_path, {"optimizer.learning_rate": RATE}, {"objectives": {"validation_accuracy": "min"}})
-    assert "search.objectives.validation_accuracy = min: more of it is better" in message
-    assert "remedy: validation_accuracy: max" in message
 
 
 def test_what_leaves_the_comparison_alone_may_vary(tmp_path: Path) -> None:

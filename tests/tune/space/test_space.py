@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
 
 import pytest
 from hypothesis import given, settings
@@ -15,8 +14,6 @@ from training.config.schema import OptionValue
 from training.errors import SettingsError
 from tune.space.axes import Choice, Condition, Constant, Continuous, Integers
 from tune.space.space import RandomDraw, Space
-
-SGD = (Condition("name", ("sgd",)),)
 
 
 def refusal(axes: Axes) -> str:
@@ -33,13 +30,13 @@ OPTIMIZERS: dict[str, dict[str, object]] = {
 }
 
 
-def test_an_axis_stands_after_those_that_it_depends_on() -> None:
-    order = list(space_of(OPTIMIZERS).axes)
-    assert order.index("name") < order.index("momentum") < order.index("nesterov")
-
-
 def test_a_grid_has_every_combination_of_axes_that_apply_once() -> None:
-    found = list(space_of(OPTIMIZERS).grid())
+    space = space_of(OPTIMIZERS)
+    order = list(space.axes)
+    assert order.index("name") < order.index("momentum") < order.index("nesterov")
+    assert space.needs("nesterov") == {"momentum": (0.9,), "name": ("sgd",)}
+    assert space.needs("name") == {}
+    found = list(space.grid())
     assert {one["precision"] for one in found} == {"float32"}
     assert [{key: one[key] for key in sorted(one) if key != "precision"} for one in found] == [
         {"momentum": 0.5, "name": "sgd"},
@@ -49,7 +46,7 @@ def test_a_grid_has_every_combination_of_axes_that_apply_once() -> None:
     ]
 
 
-def test_a_condition_may_name_several_values() -> None:
+def test_a_condition_may_name_several_values_or_a_list_of_an_axis_of_lists() -> None:
     space = space_of(
         {
             "name": {"choice": ["sgd", "adam", "adamw"]},
@@ -61,71 +58,45 @@ def test_a_condition_may_name_several_values() -> None:
     found = list(space.grid())
     assert {str(one["name"]) for one in found if "decay" in one} == {"adam", "adamw"}
     assert [one["flag"] for one in found if "gain" in one] == [True, None] * 3
-
-
-def test_a_condition_may_name_a_list_of_an_axis_of_lists() -> None:
-    space = space_of(
-        {
-            "hidden": {"choice": [[8], [8, 16]]},
-            "dropout": {"choice": [0.1], "when": {"hidden": [[8, 16]]}},
-        }
+    lists = space_of(
+        {"hidden": {"choice": [[8], [8, 16]]}, "dropout": {"choice": [0.1], "when": {"hidden": [[8, 16]]}}}
     )
-    assert list(space.grid()) == [{"hidden": [8]}, {"hidden": [8, 16], "dropout": 0.1}]
+    assert list(lists.grid()) == [{"hidden": [8]}, {"hidden": [8, 16], "dropout": 0.1}]
 
 
-def test_a_condition_on_no_axis_names_the_nearest() -> None:
-    message = refusal({"name": {"choice": ["sgd"]}, "momentum": {"uniform": [0, 1], "when": {"nam": "sgd"}}})
-    assert message == "search.space.momentum.when.nam = sgd: no such axis\n  remedy: did you mean name?"
-
-
-@pytest.mark.parametrize(
-    ("other", "value", "named"),
-    [
+def test_a_condition_that_never_holds_is_refused() -> None:
+    cases: list[tuple[Mapping[str, object], object, str]] = [
         ({"choice": ["sgd", "adam"]}, "adamw", "sgd or adam"),
         ({"value": None}, 1, "null"),
         ({"integer": [1, 9], "step": 2}, 2, "1 to 9 in steps of 2"),
         ({"integer": [1, 9]}, True, "1 to 9"),
         ({"integer": [1, 9]}, "three", "1 to 9"),
         ({"uniform": [0, 1], "step": 0.5}, 0.7, "0.0 to 1.0 in steps of 0.5"),
-    ],
-)
-def test_a_condition_on_a_value_that_the_axis_never_has_lists_its_values(
-    other: Mapping[str, object], value: object, named: str
-) -> None:
-    message = refusal({"other": other, "axis": {"choice": [1, 2], "when": {"other": value}}})
-    assert message.startswith("search.space.axis.when.other = ")
-    assert f"other never has this value\n  remedy: values of other: {named}" in message
+    ]
+    for other, value, values in cases:
+        message = refusal({"other": other, "axis": {"choice": [1, 2], "when": {"other": value}}})
+        assert message.startswith("search.space.axis.when.other = ")
+        assert f"other never has this value\n  remedy: values of other: {values}" in message
+    real = refusal({"rate": {"log_uniform": [0.1, 1]}, "axis": {"choice": [1, 2], "when": {"rate": 0.5}}})
+    assert "rate is a real number, which is almost never exactly that" in real
+    near = refusal({"name": {"choice": ["sgd"]}, "momentum": {"uniform": [0, 1], "when": {"nam": "sgd"}}})
+    assert near == "search.space.momentum.when.nam = sgd: no such axis\n  remedy: did you mean name?"
+    setting = refusal({"momentum": {"uniform": [0, 1], "when": {"optimizer.name": "sgd"}}})
+    assert "remedy: add optimizer.name to the axes, or remove the condition" in setting
 
 
-def test_a_condition_on_a_real_number_is_refused() -> None:
-    message = refusal({"rate": {"log_uniform": [0.1, 1]}, "axis": {"choice": [1, 2], "when": {"rate": 0.5}}})
-    assert "rate is a real number, which is almost never exactly that" in message
-
-
-@pytest.mark.parametrize("names", [["a"], ["a", "b"], ["a", "b", "c"]])
-def test_conditions_that_need_each_other_are_refused(names: list[str]) -> None:
-    axes = {
-        name: {"choice": [1, 2], "when": {after: 1}} for name, after in zip(names, [*names[1:], names[0]], strict=True)
+def test_conditions_that_contradict_or_need_each_other_are_refused() -> None:
+    for names in ("a", "ab", "abc"):
+        after = zip(names, names[1:] + names[0], strict=True)
+        message = refusal({name: {"choice": [1, 2], "when": {other: 1}} for name, other in after})
+        assert message.partition("need each other: ")[2].count(" -> ") == len(names)
+    axes: Axes = {
+        "name": {"choice": ["sgd", "adam"]},
+        "nesterov": {"choice": [True, False], "when": {"name": "sgd"}},
+        "gain": {"choice": [1, 2], "when": {"nesterov": True, "name": "adam"}},
     }
-    message = refusal(axes)
-    assert "need each other: " in message
-    assert message.partition("need each other: ")[2].count(" -> ") == len(names)
-
-
-def test_an_axis_that_never_applies_is_refused() -> None:
-    message = refusal(
-        {
-            "name": {"choice": ["sgd", "adam"]},
-            "nesterov": {"choice": [True, False], "when": {"name": "sgd"}},
-            "gain": {"choice": [1, 2], "when": {"nesterov": True, "name": "adam"}},
-        }
-    )
-    assert message.startswith("search.space.gain.when: never holds: name cannot be adam and sgd in one trial")
-
-
-def test_the_values_that_an_axis_needs_include_those_of_the_axes_that_it_depends_on() -> None:
-    assert space_of(OPTIMIZERS).needs("nesterov") == {"momentum": (0.9,), "name": ("sgd",)}
-    assert space_of(OPTIMIZERS).needs("name") == {}
+    never = "search.space.gain.when: never holds: name cannot be adam and sgd in one trial"
+    assert refusal(axes).startswith(never)
 
 
 def draws(axis: Choice | Integers | Continuous, count: int) -> list[float]:
@@ -135,11 +106,11 @@ def draws(axis: Choice | Integers | Continuous, count: int) -> list[float]:
     return [float(value) for value in found if isinstance(value, int | float)]
 
 
-@pytest.mark.parametrize("axis", [Continuous(1e-4, 1e-1, is_log=True), Integers(10, 10_000, is_log=True)])
-def test_each_decade_of_a_logarithmic_axis_is_drawn_about_equally_often(axis: Integers | Continuous) -> None:
-    decades = Counter(min(int(math.log10(value / axis.low)), 2) for value in draws(axis, 3000))
-    # Three standard deviations of a binomial distribution: 3 * sqrt(3000 * 1/3 * 2/3) = 77.
-    assert all(abs(decades[decade] - 1000) < 90 for decade in range(3))
+def test_each_decade_of_a_logarithmic_axis_is_drawn_about_equally_often() -> None:
+    for axis in (Continuous(1e-4, 1e-1, is_log=True), Integers(10, 10_000, is_log=True)):
+        decades = Counter(min(int(math.log10(value / axis.low)), 2) for value in draws(axis, 3000))
+        # Three standard deviations of a binomial distribution: 3 * sqrt(3000 * 1/3 * 2/3) = 77.
+        assert all(abs(decades[decade] - 1000) < 90 for decade in range(3)), axis
 
 
 def test_whole_numbers_of_a_short_logarithmic_axis_are_drawn_in_proportion_to_their_reciprocals() -> None:
@@ -148,24 +119,15 @@ def test_whole_numbers_of_a_short_logarithmic_axis_are_drawn_in_proportion_to_th
     assert all(abs(found[value] / 4000 - weight) < 0.05 for value, weight in weights.items())
 
 
-@pytest.mark.parametrize(
-    "axis", [Choice((0, 1, 2, 3)), Integers(0, 3), Continuous(0.0, 1.5, step=0.5), Integers(2, 13, step=3)]
-)
-def test_each_value_is_drawn_about_equally_often(axis: Choice | Integers | Continuous) -> None:
-    found = Counter(draws(axis, 4000))
-    assert set(found) == set(axis.grid())
-    assert all(abs(count - 1000) < 110 for count in found.values())
-
-
-def test_real_numbers_are_drawn_from_the_whole_range() -> None:
-    found = draws(Continuous(-1.0, 3.0), 4000)
-    quarters = Counter(int(value + 1) for value in found)
+def test_each_value_is_drawn_about_equally_often() -> None:
+    for axis in (Choice((0, 1, 2, 3)), Integers(0, 3), Continuous(0.0, 1.5, step=0.5), Integers(2, 13, step=3)):
+        found = Counter(draws(axis, 4000))
+        assert set(found) == set(axis.grid())
+        assert all(abs(count - 1000) < 110 for count in found.values()), axis
+    quarters = Counter(int(value + 1) for value in draws(Continuous(-1.0, 3.0), 4000))
     assert all(abs(quarters[number] - 1000) < 110 for number in range(4))
-
-
-def test_a_draw_from_a_trillion_values_takes_no_memory() -> None:
-    assert 0 <= draws(Integers(0, 10**12), 1)[0] <= 10**12
-    assert 0 <= draws(Continuous(0.0, 1e6, step=1e-6), 1)[0] <= 1e6
+    for large in (Integers(0, 10**12), Continuous(0.0, 1e6, step=1e-6)):  # without memory for all values
+        assert 0 <= draws(large, 1)[0] <= 10**12
 
 
 def test_equal_seeds_draw_equal_values_and_others_do_not() -> None:
@@ -177,7 +139,8 @@ def test_equal_seeds_draw_equal_values_and_others_do_not() -> None:
 
 
 def test_values_of_another_space_do_not_hold() -> None:
-    space = Space({"name": Choice(("sgd", "adam")), "momentum": Continuous(0.5, 0.9, when=SGD), "fixed": Constant(1)})
+    sgd = (Condition("name", ("sgd",)),)
+    space = Space({"name": Choice(("sgd", "adam")), "momentum": Continuous(0.5, 0.9, when=sgd), "fixed": Constant(1)})
     assert space.holds({"name": "sgd", "momentum": 0.7, "fixed": 1})
     assert space.holds({"name": "adam", "fixed": 1})
     others: list[dict[str, OptionValue]] = [
@@ -244,11 +207,6 @@ def test_every_combination_of_a_grid_holds(space: Space) -> None:
     )
     for _, values in zip(range(100), finite.grid(), strict=False):
         assert finite.holds(values)
-
-
-def test_a_condition_on_a_setting_that_is_no_axis_says_how_to_make_it_one() -> None:
-    message = refusal({"momentum": {"uniform": [0, 1], "when": {"optimizer.name": "sgd"}}})
-    assert "remedy: add optimizer.name to the axes, or remove the condition" in message
 
 
 def test_bounds_may_be_as_far_apart_as_numbers_can_be() -> None:
