@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -32,9 +30,8 @@ def verdict(
     return ""
 
 
-@pytest.mark.parametrize(
-    ("scheduler", "epochs", "trials", "said"),
-    [
+def test_a_scheduler_that_stops_nothing_is_refused_with_the_nearest_that_does() -> None:
+    refused: list[tuple[dict[str, Any], int, int, str]] = [
         ({"name": "asha", "grace_epochs": 5}, 5, 16, "grace_epochs=5: all trials train loop.epochs=5"),
         ({"name": "asha", "grace_epochs": 6}, 5, 16, "remedy: at most 4"),
         ({"name": "asha"}, 1, 16, "search.scheduler.name=none"),
@@ -49,28 +46,10 @@ def verdict(
         ({"name": "median"}, 10, 3, "remedy: at least 4 trials"),
         ({"name": "pbt", "every_epochs": 10}, 10, 16, "remedy: at most 9"),
         ({"name": "pb2", "every_epochs": 2}, 1, 16, "raise loop.epochs to at least 2"),
-    ],
-)
-def test_a_scheduler_that_stops_nothing_is_refused_with_the_nearest_that_does(
-    scheduler: dict[str, Any], epochs: int, trials: int, said: str
-) -> None:
-    assert said in verdict(scheduler, epochs=epochs, trials=trials)
-
-
-@pytest.mark.parametrize("name", ["asha", "hyperband", "median", "pbt", "pb2"])
-def test_a_scheduler_of_trials_that_are_evaluated_once_is_refused(name: str) -> None:
-    said = verdict({"name": name}, epochs=9, evaluate_every=9)
-    assert (
-        f"loop.evaluate_every=9: all trials train loop.epochs=9, so {name} would see each one only at its end" in said
-    )
-    assert "remedy: at most 8" in said
-    assert not verdict({"name": name}, epochs=9, evaluate_every=3)
-    assert not verdict({"name": "none"}, epochs=9, evaluate_every=9)
-
-
-@pytest.mark.parametrize(
-    ("scheduler", "epochs", "trials"),
-    [
+    ]
+    for scheduler, epochs, trials, said in refused:
+        assert said in verdict(scheduler, epochs=epochs, trials=trials)
+    accepted: list[tuple[dict[str, Any], int, int]] = [
         ({"name": "none"}, 1, 1),
         ({"name": "asha", "grace_epochs": 4}, 5, 16),
         ({"name": "asha", "brackets": 2}, 9, 16),
@@ -80,10 +59,18 @@ def test_a_scheduler_of_trials_that_are_evaluated_once_is_refused(name: str) -> 
         ({"name": "median"}, 3, 4),
         ({"name": "pbt", "every_epochs": 9}, 10, 4),
         ({"name": "pb2"}, 10, 4),
-    ],
-)
-def test_the_nearest_settings_are_accepted(scheduler: dict[str, Any], epochs: int, trials: int) -> None:
-    assert verdict(scheduler, epochs=epochs, trials=trials) == ""
+    ]
+    for scheduler, epochs, trials in accepted:
+        assert verdict(scheduler, epochs=epochs, trials=trials) == "", scheduler
+
+
+def test_a_scheduler_of_trials_that_are_evaluated_once_is_refused() -> None:
+    for name in ("asha", "hyperband", "median", "pbt", "pb2"):
+        said = verdict({"name": name}, epochs=9, evaluate_every=9)
+        assert f"loop.evaluate_every=9: all trials train loop.epochs=9, so {name} would see each one only" in said
+        assert "remedy: at most 8" in said
+        assert not verdict({"name": name}, epochs=9, evaluate_every=3)
+    assert not verdict({"name": "none"}, epochs=9, evaluate_every=9)
 
 
 def test_a_population_needs_an_axis_that_can_change_during_a_trial() -> None:
@@ -118,10 +105,3 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check, "find_spec", {}.get)
     assert "pb2 needs scikit-learn, which is not installed" in verdict({"name": "pb2"}, epochs=10)
     assert verdict({"name": "pbt"}, epochs=10) == ""
-
-
-def test_the_check_imports_no_ray() -> None:
-    modules = "tune.schedulers.check, tune.schedulers.perturb, tune.stopping, tune.resources"
-    program = f"import sys, {modules}; print([name for name in ('ray', 'torch', 'numpy') if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
