@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import pytest
@@ -36,24 +36,17 @@ def test_improvements_end_with_the_best_value() -> None:
     assert values == sorted(set(values))
     assert found[-1].trial == data.ranked[0].id
     assert found[-1].value == data.ranked[0].best("validation_accuracy", "max")
+    seconds = data_of(SampleSearch(trials=4, epochs=3, scheduler={"name": "none"}, objectives={"seconds": "min"}))
+    assert seconds.improvements()[-1].value == min(trial.worker_seconds for trial in seconds.trials)
 
 
-def test_the_best_time_is_one_of_a_whole_trial() -> None:
-    data = data_of(SampleSearch(trials=4, epochs=3, scheduler={"name": "none"}, objectives={"seconds": "min"}))
-    assert data.improvements()[-1].value == min(trial.worker_seconds for trial in data.trials)
-
-
-def test_a_failed_trial_improves_nothing() -> None:
+def test_a_failed_trial_improves_nothing_and_its_worker_seconds_count() -> None:
     best = data_of(SampleSearch(trials=4, epochs=9)).ranked[0].id
     data = data_of(SampleSearch(trials=4, epochs=9, failing={best: "killed"}))
     assert best not in {one.trial for one in data.improvements()}
-
-
-def test_the_last_moment_has_all_worker_seconds() -> None:
-    data = data_of(SampleSearch(trials=16, failing={"t003": "killed"}))
-    seconds = [one.worker_seconds for one in data.moments]
-    assert seconds == sorted(seconds)
-    assert seconds[-1] == pytest.approx(data.history.worker_seconds)
+    spent = [one.worker_seconds for one in data.moments]
+    assert spent == sorted(spent)
+    assert spent[-1] == pytest.approx(data.history.worker_seconds)
 
 
 def test_survival_counts_the_trials_of_each_epoch() -> None:
@@ -66,14 +59,12 @@ def test_survival_counts_the_trials_of_each_epoch() -> None:
     assert survival[-1] == sum(trial.status == "done" for trial in data.trials)
 
 
-@pytest.mark.parametrize("grace", [1, 2, 5])
-@pytest.mark.parametrize("factor", [2, 3, 4])
-@pytest.mark.parametrize("epochs", [6, 10, 27, 50, 81])
-def test_rungs_are_those_of_ray(grace: int, factor: int, epochs: int) -> None:
-    scheduler = {"name": "asha", "grace_epochs": grace, "reduction_factor": factor}
-    data = data_of(SampleSearch(trials=1, epochs=epochs, scheduler=scheduler, until=1))
-    milestones = [epoch for epoch, _ in _Bracket(grace, epochs, factor, 0)._rungs]
-    assert data.rungs() == sorted(epoch for epoch in milestones if epoch < epochs)
+def test_rungs_are_those_of_ray() -> None:
+    for grace, factor, epochs in product((1, 2, 5), (2, 3, 4), (6, 10, 27, 50, 81)):
+        scheduler = {"name": "asha", "grace_epochs": grace, "reduction_factor": factor}
+        data = data_of(SampleSearch(trials=1, epochs=epochs, scheduler=scheduler, until=1))
+        milestones = [epoch for epoch, _ in _Bracket(grace, epochs, factor, 0)._rungs]
+        assert data.rungs() == sorted(epoch for epoch in milestones if epoch < epochs), (grace, factor, epochs)
 
 
 def test_only_asha_has_rungs_that_all_trials_share() -> None:
@@ -129,22 +120,11 @@ def test_the_front_has_every_trial_that_no_other_dominates() -> None:
     assert 2 <= len(front) < 40
 
 
-def test_equal_trials_are_both_on_the_front() -> None:
+def test_equal_trials_are_both_on_the_front_and_those_without_a_result_or_that_failed_are_not() -> None:
+    objectives = {"validation_accuracy": "max", "parameters": "min"}
     point = {"validation_accuracy": 0.5, "parameters": 100.0}
-    data = searched({"validation_accuracy": "max", "parameters": "min"}, [point, point, {**point, "parameters": 101.0}])
+    points = [point, point, {**point, "parameters": 101.0}, {"validation_accuracy": math.nan, "parameters": 1.0}]
+    data = searched(objectives, points)
     assert [trial.id for trial in data.front()] == ["t000", "t001"]
-
-
-def test_a_trial_without_a_result_is_not_on_the_front() -> None:
-    data = searched(
-        {"validation_accuracy": "max", "parameters": "min"}, [{"validation_accuracy": math.nan, "parameters": 1.0}]
-    )
-    assert data.front() == []
-
-
-def test_a_trial_that_failed_is_not_on_the_front() -> None:
-    data = searched(
-        {"validation_accuracy": "max", "parameters": "min"}, [{"validation_accuracy": 0.5, "parameters": 1.0}]
-    )
     data.history.extend([TrialEnded(trial="t000", status="failed")])
-    assert data.front() == []
+    assert [trial.id for trial in data.front()] == ["t001"]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from tests.tune.report.test_data import data_of
 from tests.tune.sample_search import PBT, PBT_SPACE, SampleSearch
 from tune.report.facts import axis_text, best_rows, search_rows, trial_headings, trial_rows
@@ -28,27 +26,14 @@ def test_every_trial_has_a_row_the_best_first() -> None:
     assert failed.message.details == TRACE
 
 
-def test_of_several_objectives_the_front_comes_first() -> None:
-    objectives = {"validation_accuracy": "max", "parameters": "min"}
-    data = data_of(SampleSearch(trials=12, epochs=4, scheduler={"name": "none"}, objectives=objectives))
-    front = [trial.id for trial in data.front()]
-    assert [row.cells[0] for row in trial_rows(data)][: len(front)] == front
-
-
-def test_what_stopping_saved_is_told() -> None:
-    search = SampleSearch(trials=16)
-    trained = sum(trial.epoch for trial in search.history.trials.values())
-    plot = survival(data_of(search))
-    assert plot is not None
-    assert f"{trained} of {16 * 27} were trained: {1 - trained / (16 * 27):.1%}".replace("%", " %") in plot.note
-
-
-def test_running_trials_save_nothing_yet() -> None:
-    search = SampleSearch(trials=16, until=40)
-    ended = [trial for trial in search.history.trials.values() if trial.ended]
-    plot = survival(data_of(search, is_running=True))
-    assert plot is not None
-    assert f"{sum(trial.epoch for trial in ended)} of {len(ended) * 27} were trained" in plot.note
+def test_what_stopping_saved_is_told_of_the_trials_that_have_ended() -> None:
+    for until, is_running in ((None, False), (40, True)):
+        search = SampleSearch(trials=16, until=until)
+        ended = [trial for trial in search.history.trials.values() if trial.ended]
+        trained, whole = sum(trial.epoch for trial in ended), len(ended) * 27
+        plot = survival(data_of(search, is_running=is_running))
+        assert plot is not None
+        assert f"{trained} of {whole} were trained: {1 - trained / whole:.1%}".replace("%", " %") in plot.note
 
 
 def test_the_schedule_of_the_best_trial_is_listed() -> None:
@@ -57,12 +42,9 @@ def test_the_schedule_of_the_best_trial_is_listed() -> None:
     text = dict(best_rows(data))["optimizer.learning_rate"]
     assert re.match(r"[\d.]+ from epoch 1, [\d.]+ from epoch \d+", text)
     assert len(text.split(", ")) == len(data.best.schedule)
-
-
-def test_values_of_the_best_trial_can_be_copied() -> None:
-    data = data_of(SampleSearch(trials=4, epochs=3))
-    assert data.best is not None
-    assert dict(best_rows(data))["optimizer.learning_rate"] == repr(data.best.values["optimizer.learning_rate"])
+    fixed = data_of(SampleSearch(trials=4, epochs=3))
+    assert fixed.best is not None
+    assert dict(best_rows(fixed))["optimizer.learning_rate"] == repr(fixed.best.values["optimizer.learning_rate"])
 
 
 def test_a_continued_search_says_how_often() -> None:
@@ -71,9 +53,8 @@ def test_a_continued_search_says_how_often() -> None:
     assert dict(search_rows(data_of(search), Path("x")))["continued"].startswith("1 time, the last at 2026-")
 
 
-@pytest.mark.parametrize(
-    ("axis", "text"),
-    [
+def test_an_axis_is_described() -> None:
+    cases: list[tuple[Axis, str]] = [
         (Constant("one_cycle"), "always one_cycle"),
         (Choice((None, 0.5, True)), "one of none, 0.5, true"),
         (Integers(1, 64, is_log=True), "1 to 64, logarithmic, whole numbers"),
@@ -81,7 +62,5 @@ def test_a_continued_search_says_how_often() -> None:
         (Continuous(0, 0.1), "0 to 0.1"),
         (Continuous(1e-4, 0.1, is_log=True), "0.0001 to 0.1, logarithmic"),
         (Continuous(0, 1, when=(Condition("a", ("x", "y")),)), "0 to 1; if a is x or y"),
-    ],
-)
-def test_an_axis_is_described(axis: Axis, text: str) -> None:
-    assert axis_text(axis) == text
+    ]
+    assert [axis_text(axis) for axis, _ in cases] == [text for _, text in cases]

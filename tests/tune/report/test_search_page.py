@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.observability.report.parsed_page import Page
+from tests.observability.report.parsed_page import Page, assert_is_self_contained
 from tests.tune.sample_search import CODE, NAME, PBT, PBT_SPACE, SampleSearch
 from tests.tune.test_table import LONG_SPACE
 from tune.events import SearchEnded, SearchLogWriter, SearchNotice, TrialAdded
@@ -54,65 +53,25 @@ def page_of(folder: Path, search: SampleSearch, *, is_running: bool = False) -> 
     return Page(write_report(search.write(folder), is_running=is_running).read_text(encoding="utf-8"))
 
 
-@pytest.fixture(scope="module", params=list(SEARCHES))
-def drawn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Page, set[str]]:
-    """A report and the plots that apply to its search."""
-    settings, plots = SEARCHES[request.param]
-    return page_of(tmp_path_factory.mktemp("search"), SampleSearch(**settings)), plots
-
-
-def test_plots_that_do_not_apply_are_left_out(drawn: tuple[Page, set[str]]) -> None:
-    page, plots = drawn
+@pytest.mark.parametrize("name", SEARCHES)
+def test_the_page_is_self_contained_and_has_the_plots_that_apply(name: str, tmp_path: Path) -> None:
+    settings, plots = SEARCHES[name]
+    page = page_of(tmp_path, SampleSearch(**settings))
     assert [key for key in page.ids if key in PLOTS] == [key for key in PLOTS if key in plots]
-
-
-def test_every_drawing_is_valid_xml(drawn: tuple[Page, set[str]]) -> None:
-    page, plots = drawn
     tags = [ET.fromstring(drawing).tag for drawing in page.drawings]  # noqa: S314 - our own output
     assert tags == ["{http://www.w3.org/2000/svg}svg"] * len(plots)
+    assert_is_self_contained(page)
+    texts = re.sub(r"<svg.*?</svg>|<style>.*?</style>", "", page.html, flags=re.DOTALL)
+    assert not re.search(r"\bnan\b|\bNone\b|\{\w", texts), "a value is missing"
 
 
-def test_the_page_is_self_contained(drawn: tuple[Page, set[str]]) -> None:
-    page, _ = drawn
-    assert [reference for reference in page.references if not reference.startswith("#")] == []
-    assert re.findall(r"url\((?!#)|@import", page.html) == []
-    assert page.tags["script"] == page.tags["link"] == page.tags["img"] == 0
-
-
-def test_ids_are_unique_and_references_have_targets(drawn: tuple[Page, set[str]]) -> None:
-    page, _ = drawn
-    assert [key for key, count in Counter(page.ids).items() if count > 1] == []
-    targets = {*page.references, *(f"#{key}" for key in re.findall(r"url\(#([^)]*)\)", page.html))}
-    assert targets <= {f"#{key}" for key in page.ids}
-
-
-def test_colours_are_those_of_the_page(drawn: tuple[Page, set[str]]) -> None:
-    page, _ = drawn
-    colours = {colour for drawing in page.drawings for colour in re.findall(r"#[0-9a-f]{6}\b(?![0-9a-f])", drawing)}
-    assert colours == set()
-    for variable in set(re.findall(r"var\((--[\w-]+)\)", page.html)):
-        assert page.html.count(f"{variable}: #") == 2, variable
-
-
-def test_no_value_is_missing(drawn: tuple[Page, set[str]]) -> None:
-    page, _ = drawn
-    assert not re.search(
-        r"\bnan\b|\bNone\b|\{\w", re.sub(r"<svg.*?</svg>|<style>.*?</style>", "", page.html, flags=re.DOTALL)
-    )
-
-
-@pytest.fixture(scope="module")
-def asha(tmp_path_factory: pytest.TempPathFactory) -> Page:
-    """The report of a search with code, a price and a failure."""
+def test_the_page_has_the_facts_of_the_search_its_trials_and_its_cost(tmp_path: Path) -> None:
+    """Of a search with code, a price and a failure."""
     search = SampleSearch(
         trials=16, failing={"t004": TRACE}, code=True, stop={"dollars_per_worker_hour": 36.0, "target": 0.999}
     )
-    return page_of(tmp_path_factory.mktemp("search"), search)
-
-
-@pytest.mark.parametrize(
-    "fact",
-    [
+    text = page_of(tmp_path, search).text
+    facts = [
         NAME,
         "asha (grace_epochs 1, reduction_factor 3, brackets 1)",
         "node-1",
@@ -127,19 +86,10 @@ def asha(tmp_path_factory: pytest.TempPathFactory) -> Page:
         "not among the best 1/3 after epoch 1",
         "loop.global_batch",
         "16 of 16 trials ended",
-    ],
-)
-def test_the_page_contains(fact: str, asha: Page) -> None:
-    assert fact in asha.text
-
-
-def test_the_cost_is_the_price_of_all_worker_seconds(asha: Page) -> None:
-    search = SampleSearch(trials=16, failing={"t004": TRACE})
-    assert f"${search.history.worker_seconds / 100:,.2f}" in asha.text
-
-
-def test_metrics_are_written_as_the_trials_describe_them(asha: Page) -> None:
-    assert re.search(r"\d\d\.\d %", asha.text)
+        f"${search.history.worker_seconds / 100:,.2f}",
+    ]
+    assert [fact for fact in facts if fact not in text] == []
+    assert re.search(r"\d\d\.\d %", text), "metrics are written as the trials describe them"
 
 
 def test_the_page_says_that_best_yaml_is_still_to_come(tmp_path: Path) -> None:
@@ -149,15 +99,12 @@ def test_the_page_says_that_best_yaml_is_still_to_come(tmp_path: Path) -> None:
     assert "once the search" not in Page(write_report(tmp_path).read_text(encoding="utf-8")).text
 
 
-@pytest.mark.parametrize(
-    ("is_running", "status", "trial"), [(True, "running", "running"), (False, "killed", "interrupted")]
-)
-def test_a_search_without_an_end_runs_or_was_killed(
-    tmp_path: Path, *, is_running: bool, status: str, trial: str
-) -> None:
-    page = page_of(tmp_path, SampleSearch(trials=2, until=5), is_running=is_running)
-    assert f'<span class="status {status}">{status}</span>' in page.html
-    assert f'<td class="{trial}">{trial}</td>' in page.html
+def test_a_search_without_an_end_runs_or_was_killed(tmp_path: Path) -> None:
+    search = SampleSearch(trials=2, until=5)
+    for is_running, status, trial in ((True, "running", "running"), (False, "killed", "interrupted")):
+        page = page_of(tmp_path / status, search, is_running=is_running)
+        assert f'<span class="status {status}">{status}</span>' in page.html
+        assert f'<td class="{trial}">{trial}</td>' in page.html
 
 
 def test_why_a_search_failed_is_at_the_top(tmp_path: Path) -> None:

@@ -48,12 +48,9 @@ def test_every_trial_is_marked_by_its_status_in_both_panels() -> None:
     assert marks(plot, "--muted") == 2 * found.count("stopped") + 1
     assert marks(plot, "--bad") == 2 + 1
     assert {f"done ({found.count('done')})", "failed (1)"} <= set(labels(plot))
-
-
-def test_a_trial_without_a_result_is_marked_and_explained() -> None:
-    plot = best_so_far(data_of(SampleSearch(trials=8, until=5)))
-    assert plot is not None
-    assert "Crosses at the bottom" in plot.note
+    early = best_so_far(data_of(SampleSearch(trials=8, until=5)))
+    assert early is not None
+    assert "Crosses at the bottom" in early.note, "those without a result"
 
 
 def test_every_trial_has_a_curve_and_the_best_is_named() -> None:
@@ -63,20 +60,14 @@ def test_every_trial_has_a_curve_and_the_best_is_named() -> None:
     assert f"best: {search.history.ranked()[0].id}" in labels(plot)
 
 
-def test_every_ranked_trial_is_a_line_through_every_axis() -> None:
+def test_every_ranked_trial_is_a_line_through_every_axis_that_varies() -> None:
     search = SampleSearch(trials=16, failing={"t004": "killed"})
     plot = parallel_coordinates(data_of(search))
     assert lines(plot, "--train") == len(search.history.ranked()) - 1
     assert {"learning_rate", "optimizer.name", "adamw", "sgd", "absent"} <= set(labels(plot))
     assert {"0.0001", "0.001", "0.01", "0.1"} <= set(labels(plot)), "the learning rate's ticks are decades"
-
-
-def test_settings_that_all_trials_have_are_never_absent() -> None:
-    space = {key: axis for key, axis in SPACE.items() if key != "optimizer.momentum"}
-    plot = parallel_coordinates(data_of(SampleSearch(trials=16, space=space)))
-    assert plot is not None
-    assert "absent" not in labels(plot)
-    assert "below an axis" not in plot.note
+    space = {key: axis for key, axis in SPACE.items() if key != "optimizer.momentum"} | {"schedule.name": "cosine"}
+    assert not {"absent", "schedule.name"} & set(labels(parallel_coordinates(data_of(SampleSearch(space=space)))))
 
 
 def test_many_axes_take_several_rows_which_all_end_with_the_result() -> None:
@@ -84,11 +75,6 @@ def test_many_axes_take_several_rows_which_all_end_with_the_result() -> None:
     assert labels(plot).count("validation") == labels(plot).count("accuracy") == 2
     [width, height] = re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', plot.svg if plot else "")[0]
     assert float(height) > 0.4 * float(width)
-
-
-def test_a_setting_with_one_value_is_not_an_axis() -> None:
-    space = {**SPACE, "schedule.name": "cosine"}
-    assert "schedule.name" not in labels(parallel_coordinates(data_of(SampleSearch(trials=8, space=space))))
 
 
 def test_the_front_is_named() -> None:
@@ -104,25 +90,16 @@ def test_the_rungs_have_their_survivors() -> None:
     assert {str(reached[epoch - 1]) for epoch in (1, 3, 9)} <= set(labels(survival(data)))
 
 
-def test_a_population_has_an_arrow_per_exploitation() -> None:
+def test_a_population_has_an_arrow_per_exploitation_and_a_schedule_of_each_perturbed_setting() -> None:
     data = data_of(SampleSearch(trials=8, epochs=12, scheduler=PBT, space=PBT_SPACE))
     plot = lineage(data)
     assert plot is not None
     assert plot.note.startswith(f"{len(data.copies())} exploitations.")
     assert {trial.id for trial in data.trials} <= set(labels(plot))
-
-
-def test_a_large_population_names_some_of_its_trials() -> None:
-    data = data_of(SampleSearch(trials=100, epochs=6, scheduler=PBT, space=PBT_SPACE))
-    named = [label for label in labels(lineage(data)) if re.fullmatch(r"t\d+", label)]
-    assert 20 <= len(named) <= 40
-
-
-def test_every_surviving_trial_has_a_schedule_of_each_perturbed_setting() -> None:
-    data = data_of(SampleSearch(trials=8, epochs=12, scheduler=PBT, space=PBT_SPACE))
-    plot = schedules(data)
-    assert "learning_rate, logarithmic" in labels(plot)
-    assert lines(plot, "--validation") == len(data.perturbed())
+    assert "learning_rate, logarithmic" in labels(schedules(data))
+    assert lines(schedules(data), "--validation") == len(data.perturbed())
+    large = data_of(SampleSearch(trials=100, epochs=6, scheduler=PBT, space=PBT_SPACE))
+    assert 20 <= sum(re.fullmatch(r"t\d+", label) is not None for label in labels(lineage(large))) <= 40
 
 
 def test_the_cost_is_in_dollars_if_there_is_a_price() -> None:
@@ -130,17 +107,15 @@ def test_the_cost_is_in_dollars_if_there_is_a_price() -> None:
     assert "dollars" in labels(cost(data_of(SampleSearch(trials=4, stop={"dollars_per_worker_hour": 2.0}))))
 
 
-def test_a_logarithmic_scale_has_equal_distances_between_decades() -> None:
+def test_a_scale_has_equal_distances_between_decades_or_numbers() -> None:
     scale = scale_of(Continuous(1e-4, 1e-1, is_log=True))
     assert [scale.place(value) for value in (1e-4, 1e-3, 1e-2, 1e-1)] == pytest.approx([0, 1 / 3, 2 / 3, 1])
     assert [label for _, label in scale.ticks()] == ["0.0001", "0.001", "0.01", "0.1"]
-
-
-def test_a_linear_scale_has_equal_distances() -> None:
-    scale = scale_of(Integers(8, 64, step=8))
-    assert scale.place(36) == pytest.approx(0.5)
-    assert all(0 <= place <= 1 for place, _ in scale.ticks())
-    assert scale.place(math.nan) is None
+    linear = scale_of(Integers(8, 64, step=8))
+    assert linear.place(36) == pytest.approx(0.5)
+    assert all(0 <= place <= 1 for place, _ in linear.ticks())
+    assert linear.place(math.nan) is None
+    assert [Numbers.around(values).place(values[0]) for values in ([0.5, 0.5], [0.0])] == pytest.approx([0.5, 0.5])
 
 
 def test_names_have_their_own_places() -> None:
@@ -148,15 +123,7 @@ def test_names_have_their_own_places() -> None:
     assert [scale.place(value) for value in (True, 1, None, "sgd")] == [0.125, 0.375, 0.625, 0.875]
     assert scale.place("adamw") is None
     assert [label for _, label in scale.ticks()] == ["true", "1", "none", "sgd"]
-
-
-def test_of_many_names_some_are_shown() -> None:
-    assert 6 <= len(Names(values=[f"choice {index}" for index in range(40)]).ticks()) <= 12
-
-
-def test_a_scale_around_equal_values_has_a_middle() -> None:
-    assert Numbers.around([0.5, 0.5]).place(0.5) == pytest.approx(0.5)
-    assert Numbers.around([0.0]).place(0.0) == pytest.approx(0.5)
+    assert 6 <= len(Names(values=[f"choice {index}" for index in range(40)]).ticks()) <= 12, "some of many"
 
 
 def test_long_texts_are_shortened_or_wrapped() -> None:
