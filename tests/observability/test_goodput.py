@@ -11,7 +11,6 @@ import pytest
 
 from observability.goodput import GoodputLedger
 from observability.runlog import (
-    FILE_NAME,
     CheckpointCommitted,
     Evaluated,
     Event,
@@ -24,10 +23,7 @@ from observability.runlog import (
     WorkersFailed,
     WorkersMoved,
 )
-from observability.time_classes import CLASSES, MEANINGS
-from tests.observability.sample_run import finished_run, restarted_run, write_run
-
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "BENCHMARKING.md"
+from tests.observability.sample_run import restarted_run
 
 
 def folded(events: Iterable[Event]) -> GoodputLedger:
@@ -124,23 +120,6 @@ def test_a_failure_is_detected_and_restarted_and_repeats_steps() -> None:
     assert seconds_of(events) == four | {"startup": 10.0, "detection": 7.0, "restart": 8.0, "lost": 4.0}
 
 
-def test_an_evaluation_after_a_repeated_step_is_lost_with_it() -> None:
-    after = [failed(125.0), ready(133.0, start_step=1)]
-    events = [*FIRST_START, *steps(1, 2, since=110), evaluated(118.0, at_step=2), *after]
-    assert seconds_of(events)["lost"] == 2.0 + 4.0
-    assert "evaluation" not in seconds_of(events)
-
-
-def test_work_that_a_second_restart_repeats_is_lost_each_time() -> None:
-    attempt = [failed(120.0), ready(130.0), *steps(1, 2, since=130), failed(140.0), ready(150.0)]
-    assert seconds_of([*FIRST_START, *steps(1, 2, since=110), *attempt]) == {
-        "startup": 10.0,
-        "detection": 6.0 + 6.0,
-        "restart": 20.0,
-        "lost": 8.0,
-    }
-
-
 def test_what_failures_took_is_known_by_their_causes() -> None:
     first, second = replace(failed(125.0), cause="lost_process"), replace(failed(160.0), cause="storage")
     events = [*FIRST_START, *steps(1, 4, since=110), first, ready(133.0, start_step=2), *steps(3, 4, since=133)]
@@ -152,35 +131,16 @@ def test_what_failures_took_is_known_by_their_causes() -> None:
     assert "; lost process " in ledger.describe()
 
 
-def test_a_failure_before_the_first_step_is_start_up_and_then_restart() -> None:
-    assert seconds_of([started(100.0), failed(105.0), ready(112.0)]) == {"startup": 5.0, "restart": 7.0}
-
-
-@pytest.mark.parametrize("finishes", [[Phase(time=114.0, name="finish", process="rank 0")], []])
-def test_the_whole_pause_of_a_change_of_workers_is_restart(finishes: list[Event]) -> None:
+def test_the_whole_pause_of_a_change_of_workers_is_restart() -> None:
     """From the last step: the checkpoint, the end of the ranks, and the start of the others."""
-    change = [
-        *finishes,
-        committed(2),
-        WorkersMoved(time=117.0, step=2, reason="the run was asked to continue with 1 of 2 workers"),
-        Phase(time=118.0, name="data", process="rank 0"),
-        ready(121.0, start_step=2),
-    ]
-    ledger = folded([*FIRST_START, *steps(1, 2, since=110), *change, *steps(3, 3, since=121)])
+    moved = WorkersMoved(time=117.0, step=2, reason="the run was asked to continue with 1 of 2 workers")
+    change = [committed(2), moved, Phase(time=118.0, name="data", process="rank 0"), ready(121.0, start_step=2)]
     three = {name: 1.5 * value for name, value in TWO_STEPS.items()}
-    assert {name: round(value, 6) for name, value in ledger.seconds.items() if value} == pytest.approx(
-        three | {"startup": 10.0, "restart": 7.0}
-    )
-    assert ledger.failure_seconds == {}
-
-
-def test_a_failure_without_a_restart_ends_the_run() -> None:
-    events = [*FIRST_START, failed(117.0, restarts=False), replace(DRIVER_FINISHES, time=118.0)]
-    assert seconds_of([*events, RunEnded(time=120.0, status="failed", step=0)]) == {
-        "startup": 10.0,
-        "detection": 7.0,
-        "finish": 3.0,
-    }
+    for finishes in ([Phase(time=114.0, name="finish", process="rank 0")], []):
+        ledger = folded([*FIRST_START, *steps(1, 2, since=110), *finishes, *change, *steps(3, 3, since=121)])
+        taken = {name: round(value, 6) for name, value in ledger.seconds.items() if value}
+        assert taken == pytest.approx(three | {"startup": 10.0, "restart": 7.0})
+        assert ledger.failure_seconds == {}
 
 
 def test_a_stopped_and_resumed_run_is_idle_in_between_and_restarts() -> None:
@@ -203,30 +163,42 @@ def test_a_killed_driver_leaves_idle_time_from_its_last_event() -> None:
 
 def test_a_job_is_queued_from_its_submission_to_its_driver() -> None:
     assert seconds_of([replace(started(100.0), submitted=40.0), ready(110.0)]) == {"queue": 60.0, "startup": 10.0}
-
-
-def test_a_job_that_is_submitted_again_is_idle_until_then_and_queued_after() -> None:
+    for unknown in (0.0, 130.0):
+        assert seconds_of([replace(started(100.0), submitted=unknown), ready(110.0)]) == {"startup": 10.0}
     stop = RunEnded(time=112.0, status="interrupted", step=0)
     again = replace(started(200.0), submitted=150.0)
     job = [replace(started(100.0), submitted=90.0), ready(112.0), stop, again, ready(210.0)]
     assert seconds_of(job) == {"queue": 10.0 + 50.0, "startup": 12.0, "idle": 38.0, "restart": 10.0}
+    same = [replace(started(time), submitted=90.0) for time in (100.0, 150.0)]
+    assert seconds_of([same[0], ready(110.0), same[1]]) == {"queue": 10.0, "startup": 10.0, "idle": 40.0}
 
 
-def test_a_job_whose_driver_starts_again_without_a_submission_is_idle() -> None:
-    job = [replace(started(time), submitted=90.0) for time in (100.0, 150.0)]
-    assert seconds_of([job[0], ready(110.0), job[1]]) == {"queue": 10.0, "startup": 10.0, "idle": 40.0}
+def test_a_start_that_is_cut_off_is_start_up() -> None:
+    killed = [started(100.0), Phase(time=103.0, name="imports"), started(110.0), ready(115.0)]
+    assert seconds_of(killed) == {"startup": 8.0, "idle": 7.0}
+    assert seconds_of([started(100.0), failed(105.0), ready(112.0)]) == {"startup": 5.0, "restart": 7.0}
+    events = [*FIRST_START, failed(117.0, restarts=False), replace(DRIVER_FINISHES, time=118.0)]
+    ended = seconds_of([*events, RunEnded(time=120.0, status="failed", step=0)])
+    assert ended == {"startup": 10.0, "detection": 7.0, "finish": 3.0}
 
 
-@pytest.mark.parametrize("submitted", [0.0, 130.0])
-def test_a_submission_that_is_unknown_or_after_the_start_is_no_queue(submitted: float) -> None:
-    assert seconds_of([replace(started(100.0), submitted=submitted), ready(110.0)]) == {"startup": 10.0}
+def test_work_that_restarts_repeat_is_lost_each_time_with_its_evaluations() -> None:
+    attempt = [failed(120.0), ready(130.0), *steps(1, 2, since=130), failed(140.0), ready(150.0)]
+    twice = seconds_of([*FIRST_START, *steps(1, 2, since=110), *attempt])
+    assert twice == {"startup": 10.0, "detection": 6.0 + 6.0, "restart": 20.0, "lost": 8.0}
+    after = [failed(125.0), ready(133.0, start_step=1)]
+    once = seconds_of([*FIRST_START, *steps(1, 2, since=110), evaluated(118.0, at_step=2), *after])
+    assert once["lost"] == 2.0 + 4.0
+    assert "evaluation" not in once
 
 
-def test_a_run_that_was_killed_during_its_start_still_starts_up() -> None:
-    assert seconds_of([started(100.0), Phase(time=103.0, name="imports"), started(110.0), ready(115.0)]) == {
-        "startup": 8.0,
-        "idle": 7.0,
-    }
+def test_a_restart_without_its_event_is_known_by_the_workers_that_start_next_or_by_repeated_steps() -> None:
+    begun = [*FIRST_START, *steps(1, 4, since=110)]
+    old = [Notice(time=125.0, level="warning", message="restarting"), Phase(time=125.0, name="workers_start")]
+    untyped = seconds_of([*begun, *old, ready(133.0, start_step=4)])
+    assert (untyped["detection"], untyped["restart"]) == (7.0, 8.0)
+    torn = seconds_of([*begun, failed(125.0), *steps(3, 3, since=133)])
+    assert (torn["lost"], torn["restart"]) == (4.0, 8.0)
 
 
 def test_a_forced_stop_loses_the_step_that_it_abandons() -> None:
@@ -238,28 +210,12 @@ def test_a_forced_stop_loses_the_step_that_it_abandons() -> None:
     }
 
 
-def test_a_log_without_typed_failures_knows_them_by_the_workers_that_start_next() -> None:
-    old = [Notice(time=125.0, level="warning", message="restarting"), Phase(time=125.0, name="workers_start")]
-    events = [*FIRST_START, *steps(1, 4, since=110), *old, ready(133.0, start_step=4)]
-    assert (seconds_of(events)["detection"], seconds_of(events)["restart"]) == (7.0, 8.0)
-
-
-def test_a_restart_whose_event_is_torn_is_known_by_its_repeated_steps() -> None:
-    events = [*FIRST_START, *steps(1, 4, since=110), failed(125.0), *steps(3, 3, since=133)]
-    assert (seconds_of(events)["lost"], seconds_of(events)["restart"]) == (4.0, 8.0)
-
-
-def test_a_running_run_is_accounted_to_its_newest_event() -> None:
+def test_a_running_run_is_accounted_to_its_newest_event_and_late_ones_count_nothing_twice() -> None:
     events = [*FIRST_START, *steps(1, 2, since=110)]
     for count in range(1, len(events) + 1):
         assert folded(events[:count]).wall_seconds == pytest.approx(events[count - 1].time - 100)
-
-
-def test_events_that_come_late_count_nothing_twice() -> None:
-    asked = Phase(time=113.0, name="cache", process="driver")
-    late = CheckpointCommitted(time=111.0, step=1, path="c", bytes=1, stall_seconds=0.2, write_seconds=9.0)
-    events = [*FIRST_START, *steps(1, 1, since=110), late, replace(asked, time=111.0), *steps(2, 2, since=112)]
-    assert folded(events).wall_seconds == pytest.approx(14.0)
+    late = [replace(committed(1), time=111.0), Phase(time=111.0, name="cache", process="driver")]
+    assert folded([*events[:-1], *late, events[-1]]).wall_seconds == pytest.approx(14.0)
 
 
 @pytest.mark.parametrize("jump", [-7200.0, 7200.0])
@@ -297,36 +253,20 @@ def test_a_clock_that_is_set_changes_nothing_where_events_have_an_uptime(set_at:
 
 def test_measured_parts_that_exceed_the_wall_time_share_it() -> None:
     """Two clocks that run at different speeds; the step has three quarters of the time that its parts claim."""
-    assert seconds_of([*FIRST_START, step(1, 111.425)]) == {
-        "startup": 10.0,
-        "productive": 0.9,
-        "data": 0.225,
-        "communication": 0.15,
-        "checkpoint": 0.15,
-    }
+    parts = {"productive": 0.9, "data": 0.225, "communication": 0.15, "checkpoint": 0.15}
+    assert seconds_of([*FIRST_START, step(1, 111.425)]) == {"startup": 10.0, **parts}
 
 
-def test_rank_0_that_is_the_slowest_does_not_wait() -> None:
-    slow = replace(step(1, 112.0), rank_seconds=[1.0, 0.8])
-    assert "communication" not in seconds_of([*FIRST_START, slow])
+def test_communication_is_the_measured_wait_or_else_that_for_the_slowest_rank_within_the_backward_pass() -> None:
+    def of_ranks(rank_0: float, rank_1: float) -> dict[str, float]:
+        return seconds_of([*FIRST_START, replace(step(1, 112.0), rank_seconds=[rank_0, rank_1])])
 
-
-def test_a_wait_is_at_most_the_backward_pass_that_contains_it() -> None:
-    slow = replace(step(1, 112.0), rank_seconds=[1.0, 9.0])
-    assert seconds_of([*FIRST_START, slow])["communication"] == 0.8
-
-
-def test_a_measured_wait_is_communication_whatever_the_ranks_took() -> None:
-    """Rank 0 is the slowest, and waits for the network; the wait is not part of the backward pass."""
+    assert "communication" not in of_ranks(1.0, 0.8), "rank 0 is the slowest"
+    assert of_ranks(1.0, 9.0)["communication"] == 0.8
+    # Rank 0 is the slowest, and waits for the network; the wait is not part of the backward pass.
     waiting = replace(step(1, 112.0), backward_seconds=0.5, communication_seconds=0.3, rank_seconds=[1.0, 0.8])
-    assert seconds_of([*FIRST_START, waiting]) == {
-        "startup": 10.0,
-        "productive": 1.1,
-        "data": 0.3,
-        "communication": 0.3,
-        "checkpoint": 0.2,
-        "other": 0.1,
-    }
+    parts = {"productive": 1.1, "data": 0.3, "communication": 0.3, "checkpoint": 0.2, "other": 0.1}
+    assert seconds_of([*FIRST_START, waiting]) == {"startup": 10.0, **parts}
 
 
 def committed(at_step: int) -> CheckpointCommitted:
@@ -346,19 +286,15 @@ def test_a_restart_takes_back_exactly_what_followed_its_checkpoint(back_to: int)
     assert taken["data"] == pytest.approx(0.3 * back_to)
 
 
-def test_a_restart_from_before_the_newest_checkpoints_takes_its_share() -> None:
+def test_a_restart_far_back_takes_its_share_of_older_steps_and_checkpoints() -> None:
     events: list[Event] = [*FIRST_START]
     for number in range(1, 1001):
         events += [step(number, 110 + 2 * number), committed(number)]
     assert folded([*events, failed(2110), ready(2110, start_step=100)]).seconds["lost"] == pytest.approx(1800)
-
-
-def test_a_restart_far_back_takes_its_share_of_the_older_steps() -> None:
     count = 30_000
-    events: Sequence[Event] = [*FIRST_START, *steps(1, count, since=110)]
-    ledger = folded([*events, failed(110 + 2 * count), ready(110 + 2 * count, start_step=1000)])
-    assert ledger.seconds["lost"] == pytest.approx(2 * (count - 1000))
-    assert ledger.seconds["productive"] == pytest.approx(1.2 * 1000)
+    without = [*FIRST_START, *steps(1, count, since=110), failed(110 + 2 * count)]
+    seconds = folded([*without, ready(110 + 2 * count, start_step=1000)]).seconds
+    assert (seconds["lost"], seconds["productive"]) == pytest.approx((2 * (count - 1000), 1.2 * 1000))
 
 
 def test_memory_does_not_grow_with_the_steps() -> None:
@@ -371,15 +307,6 @@ def test_memory_does_not_grow_with_the_steps() -> None:
             sizes.append(tracemalloc.get_traced_memory()[0])
     tracemalloc.stop()
     assert sizes[-1] < 1.2 * sizes[0]
-
-
-def test_a_torn_line_is_skipped(tmp_path: Path) -> None:
-    events = finished_run()
-    log = write_run(tmp_path, events[:50]) / FILE_NAME
-    with log.open("a") as file:
-        file.write('{"kind":"step","time":17900')
-    write_run(tmp_path, events[51:])
-    assert GoodputLedger.of_run(tmp_path).wall_seconds == pytest.approx(events[-1].time - events[0].time)
 
 
 def test_the_sample_run_with_a_crash_and_a_stop_has_all_its_losses() -> None:
@@ -395,10 +322,3 @@ def test_the_sample_run_with_a_crash_and_a_stop_has_all_its_losses() -> None:
 def test_a_run_without_a_log_has_no_goodput(tmp_path: Path) -> None:
     ledger = GoodputLedger.of_run(tmp_path)
     assert (ledger.ratio, ledger.wall_seconds, ledger.has_trained, ledger.losses()) == (0.0, 0.0, False, [])
-
-
-def test_every_class_is_documented() -> None:
-    rows = [line for line in DOCUMENT.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
-    assert [row for row in rows if row.split("`")[1] in CLASSES] == [
-        f"| `{name}` | {MEANINGS[name]} |" for name in CLASSES
-    ]

@@ -24,15 +24,19 @@ from tests.observability.sample_run import START, SampleRun, finished_run, resta
 def test_a_finished_run_has_the_state_of_its_events() -> None:
     history = RunHistory.from_events(finished_run())
     assert history.ended is not None
-    assert history.ended.status == "done"
-    assert history.last_step == 230
-    assert history.epochs == 10
+    assert (history.ended.status, history.last_step, history.epochs) == ("done", 230, 10)
     assert history.restarts == []
-    assert history.setting("loop.global_batch") == 64
+    assert (history.setting("loop.global_batch"), history.setting("loop.batches.size")) == (64, None)
 
 
-def test_a_missing_setting_is_none() -> None:
-    assert RunHistory.from_events(finished_run()).setting("loop.batches.size") is None
+def test_wall_time_reaches_to_now_and_leaves_out_pauses_and_evaluations_of_lost_steps_are_removed() -> None:
+    events = restarted_run()
+    history = RunHistory.from_events(events)
+    assert history.seconds() == pytest.approx(events[-1].time - START - 60)
+    assert [evaluation.epoch for evaluation in history.evaluations_of("validation")] == list(range(1, 11))
+    assert RunHistory.from_events(SampleRun().start().train(1, 5).events).seconds(now=START + 100) == 100
+    restored = RunHistory.from_events(SampleRun().start().train(1, 50).train(47, 48).events)
+    assert [evaluation.step for evaluation in restored.evaluations] == [23, 46]
 
 
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=6))
@@ -47,11 +51,6 @@ def test_after_any_restarts_each_remaining_step_is_there_once(jumps: list[tuple[
     assert [step.step for step in history.steps] == list(range(1, last + 1))
     assert history.lost_steps == taken - last
     assert len(history.restarts) == len(jumps) - 1
-
-
-def test_evaluations_of_lost_steps_are_removed() -> None:
-    history = RunHistory.from_events(restarted_run())
-    assert [evaluation.epoch for evaluation in history.evaluations_of("validation")] == list(range(1, 11))
 
 
 def test_the_workers_of_an_elastic_run_are_those_that_train_now() -> None:
@@ -77,11 +76,6 @@ def test_uploads_are_ordered_by_step_and_those_of_lost_steps_are_removed() -> No
     assert [upload.step for upload in history.uploads] == [1, restored]
 
 
-def test_an_evaluation_of_the_restored_step_remains() -> None:
-    history = RunHistory.from_events(SampleRun().start().train(1, 50).train(47, 48).events)
-    assert [evaluation.step for evaluation in history.evaluations] == [23, 46]
-
-
 def test_evaluations_are_ordered_by_step_however_late_they_are_measured() -> None:
     events = SampleRun().start().train(1, 50).events
     first, second = (event for event in events if isinstance(event, Evaluated))
@@ -90,23 +84,12 @@ def test_evaluations_are_ordered_by_step_however_late_they_are_measured() -> Non
     assert RunHistory.from_events([*others, second, late]).evaluations == [late, second]
 
 
-def test_the_pause_between_a_stop_and_a_resume_is_not_wall_time() -> None:
-    events = restarted_run()
-    history = RunHistory.from_events(events)
-    assert history.seconds() == pytest.approx(events[-1].time - START - 60)
-
-
 def test_a_resumed_run_is_running_again() -> None:
     run = SampleRun().start().train(1, 50).interrupt(50)
     assert state_of(RunHistory.from_events(run.events).ended, is_running=False) == "interrupted"
     resumed = RunHistory.from_events(run.start().events).ended
     assert state_of(resumed, is_running=True) == "running"
     assert state_of(resumed, is_running=False) == "killed"
-
-
-def test_the_wall_time_of_a_run_that_is_still_going_reaches_to_now() -> None:
-    history = RunHistory.from_events(SampleRun().start().train(1, 5).events)
-    assert history.seconds(now=START + 100) == 100
 
 
 def test_of_equally_good_validations_the_earliest_is_the_best() -> None:

@@ -46,22 +46,22 @@ def drawn(events: Sequence[Event], *, seconds_later: float = 0.0, is_running: bo
 
 
 def test_the_view_of_a_finished_run_shows_its_results(tmp_path: Path) -> None:
-    output = once(write_run(tmp_path, restarted_run()))
+    output = once(write_run(tmp_path / "restarted", restarted_run()))
     assert re.search(rf"^{NAME}  done  21\.0 s$", output, re.MULTILINE)
-    assert "simple_cnn on digits, 2 workers (ray), global batch 64, fp32\n━━" in output
-    assert "step 230/230  epoch 10/10" in output
-    assert "0.0405 to 2.25" in output
-    assert "loss 0.0405" in output
-    assert "test             loss 0.0906, accuracy 97.6 %" in output
-    assert "4, newest at step 200 (344.8 KiB), longest stall 1.9 ms" in output
-    assert "2, 31 steps lost" in output
-    assert "killed by signal 9" in output
-
-
-def test_the_step_time_is_split_into_parts(tmp_path: Path) -> None:
-    output = once(write_run(tmp_path, finished_run()))
-    assert "■ data 8%  ■ forward 27%  ■ backward 52%  ■ optimizer 8%  ■ other 4%" in output, "checkpoint 0 % is omitted"
-    assert 95 <= output.count("█") <= 97, "the bar fills the panel"
+    for text in (
+        "simple_cnn on digits, 2 workers (ray), global batch 64, fp32\n━━",
+        "step 230/230  epoch 10/10",
+        "0.0405 to 2.25",
+        "loss 0.0405",
+        "test             loss 0.0906, accuracy 97.6 %",
+        "4, newest at step 200 (344.8 KiB), longest stall 1.9 ms",
+        "2, 31 steps lost",
+        "killed by signal 9",
+    ):
+        assert text in output
+    plain = once(write_run(tmp_path / "plain", finished_run()))
+    assert "■ data 8%  ■ forward 27%  ■ backward 52%  ■ optimizer 8%  ■ other 4%" in plain, "checkpoint 0 % is omitted"
+    assert 95 <= plain.count("█") <= 97, "the bar fills the panel"
 
 
 def test_flops_and_the_use_of_the_gpus_are_shown_where_they_are_known(tmp_path: Path) -> None:
@@ -78,24 +78,14 @@ def test_flops_and_the_use_of_the_gpus_are_shown_where_they_are_known(tmp_path: 
     assert "GPUs             91.0 % to 97.0 % in use, up to 3.0 GiB of tensors" in output
 
 
-def test_start_up_is_shown_before_training(tmp_path: Path) -> None:
-    output = once(write_run(tmp_path, SampleRun().start().events), is_running=True)
-    assert re.search(r"starting Ray +2\.9 s", output)
-
-
-def test_a_ready_run_without_steps_is_shown(tmp_path: Path) -> None:
-    assert "step 0/230" in once(write_run(tmp_path, SampleRun().start().train(1, 0).events))
-
-
-def test_a_run_without_events_for_half_a_minute_shows_for_how_long() -> None:
+def test_a_run_shows_its_start_the_time_left_and_for_how_long_it_has_been_silent() -> None:
+    assert re.search(r"starting Ray +2\.9 s", drawn(SampleRun().start().events))
+    assert "step 0/230" in drawn(SampleRun().start().train(1, 0).events)
+    assert "3,744 samples/s  0:02 left" in drawn(SampleRun().start().train(1, 115).events)
+    assert "left" not in drawn(finished_run())
     events = SampleRun().start().train(1, 5).events
     assert "no events for" not in drawn(events, seconds_later=30)
     assert "no events for 31.0 s" in drawn(events, seconds_later=31)
-
-
-def test_the_time_left_is_shown_while_the_run_is_going() -> None:
-    assert "3,744 samples/s  0:02 left" in drawn(SampleRun().start().train(1, 115).events)
-    assert "left" not in drawn(finished_run())
 
 
 def test_a_run_without_driver_and_end_was_killed_at_its_last_event(tmp_path: Path) -> None:
