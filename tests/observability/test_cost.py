@@ -50,21 +50,12 @@ def test_an_elastic_run_costs_as_many_workers_as_it_has() -> None:
 
 
 def test_each_class_costs_the_price_of_its_time() -> None:
-    events = [
-        at(3600.0, started(100.0)),
-        ready(110.0),
-        *steps(1, 2, since=110),
-        RunEnded(time=115, status="done", step=2),
-    ]
-    assert dollars_of(events) == {
-        "productive": 2.4,
-        "data": 0.6,
-        "communication": 0.4,
-        "checkpoint": 0.4,
-        "other": 0.2,
-        "startup": 10.0,
-        "lost": 1.0,
-    }
+    start, ended = [at(3600.0, started(100.0)), ready(110.0)], RunEnded(time=115, status="done", step=2)
+    parts = {"productive": 2.4, "data": 0.6, "communication": 0.4, "checkpoint": 0.4, "other": 0.2}
+    assert dollars_of([*start, *steps(1, 2, since=110), ended]) == {**parts, "startup": 10.0, "lost": 1.0}
+    failure = [*start, failed(112.0), ready(120.0)]
+    assert dollars_of(failure) == {"startup": 10.0, "detection": 2.0, "restart": 8.0}, "it keeps its driver's price"
+    assert folded([started(100.0), ready(110.0)]).cost is None
 
 
 def test_steps_that_another_driver_repeats_are_lost_at_the_price_they_had() -> None:
@@ -89,10 +80,6 @@ def test_the_queue_and_the_pause_between_two_drivers_cost_nothing() -> None:
     assert (ledger.seconds["queue"], ledger.seconds["idle"]) == (60.0, 390.0)
     assert ledger.cost is not None
     assert ledger.cost.total == pytest.approx(11.0)
-
-
-def test_a_run_without_a_price_has_no_cost() -> None:
-    assert folded([started(100.0), ready(110.0)]).cost is None
 
 
 def test_time_at_an_unknown_price_is_named_and_not_in_the_dollars() -> None:
@@ -131,22 +118,14 @@ def test_the_dollars_of_the_classes_add_up_to_price_times_time_over_resumes_at_o
     assert all(ledger.cost.by_class[name] == 0.0 for name in UNPAID)
 
 
-@pytest.mark.parametrize("dollars", [0.0, 0.000012, 0.05, 12.3, 1234567.891])
-def test_what_a_driver_prints_is_read_back(dollars: float) -> None:
-    cost = RunCost(by_class={**dict.fromkeys(CLASSES, 0.0), "productive": dollars, "startup": dollars / 3})
-    log = ["step 40/40  loss 0.1", f"cost {cost.describe()}", "  report     .local/runs/a/report.html  cost $9.00"]
-    found = find_printed_cost(log)
-    assert found is not None
-    assert found.dollars == pytest.approx(cost.total, rel=0.05, abs=5e-5)
-    assert found.productive_share == pytest.approx(0.75 if dollars else 0.0)
-
-
-def test_of_several_drivers_the_last_one_counts_and_a_log_without_a_cost_has_none() -> None:
+def test_what_the_last_driver_prints_is_read_back() -> None:
+    for dollars in (0.0, 0.000012, 0.05, 12.3, 1234567.891):
+        cost = RunCost(by_class={**dict.fromkeys(CLASSES, 0.0), "productive": dollars, "startup": dollars / 3})
+        log = ["step 40/40  loss 0.1", f"cost {cost.describe()}", "  report     .local/runs/a/report.html  cost $9.00"]
+        found = find_printed_cost(log)
+        assert found is not None
+        assert found.dollars == pytest.approx(cost.total, rel=0.05, abs=5e-5)
+        assert found.productive_share == pytest.approx(0.75 if dollars else 0.0)
     lines = ["cost $1.00, 50.0 % of it productive; startup $0.50", "cost $2.00, 75.0 % of it productive"]
     assert find_printed_cost(lines) == PrintedCost(2.0, 0.75)
     assert find_printed_cost(["goodput 12.4 %", "cost of the run: nothing"]) is None
-
-
-def test_a_failure_within_a_driver_keeps_its_price() -> None:
-    events = [at(3600.0, started(100.0)), ready(110.0), failed(112.0), ready(120.0)]
-    assert dollars_of(events) == {"startup": 10.0, "detection": 2.0, "restart": 8.0}

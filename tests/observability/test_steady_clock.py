@@ -37,10 +37,6 @@ def test_an_event_has_the_uptime_of_its_machine_beside_its_time() -> None:
     assert event.boot == BOOT != ""
 
 
-def test_an_event_that_is_given_its_time_alone_has_no_uptime() -> None:
-    assert (notice(5.0).uptime, notice(5.0).boot) == (None, "")
-
-
 def test_a_copy_keeps_both_times_and_one_of_now_has_both_anew() -> None:
     event = notice(5.0, 1.0)
     kept, anew = replace(event, message="b"), replace(event, time=NOW)
@@ -71,10 +67,17 @@ def test_a_log_keeps_uptimes_and_one_of_an_older_version_has_none(tmp_path: Path
     assert f'"boot":"{BOOT}"' in encode(event)
 
 
-@pytest.mark.parametrize("seconds", [HOUR, -HOUR])
-def test_times_go_on_as_if_the_clock_had_not_been_set(seconds: float) -> None:
-    events = [notice(100, 50), notice(110, 60), notice(120 + seconds, 70), notice(130 + seconds, 80)]
-    assert steady(*events) == [100, 110, 120, 130]
+def test_times_go_on_as_if_the_clock_had_not_been_set() -> None:
+    for seconds in (HOUR, -HOUR):
+        events = [notice(100, 50), notice(110, 60), notice(120 + seconds, 70), notice(130 + seconds, 80)]
+        assert steady(*events) == [100, 110, 120, 130]
+
+
+def test_times_are_believed_after_a_boot_a_correction_and_without_uptime() -> None:
+    assert steady(notice(100, 50), notice(500, 5, boot="later")) == [100, 500]
+    assert steady(notice(100, 50), notice(110.2, 60)) == [100, 110.2], "a time server corrects it"
+    assert steady(notice(100), notice(110 + HOUR)) == [100, 110 + HOUR]
+    assert (notice(5.0).uptime, notice(5.0).boot) == (None, "")
 
 
 def test_an_event_from_before_the_clock_was_set_may_come_after_others() -> None:
@@ -85,15 +88,3 @@ def test_an_event_from_before_the_clock_was_set_may_come_after_others() -> None:
 def test_the_clock_of_one_machine_is_set_and_that_of_another_is_not() -> None:
     events = [notice(100, 50), notice(103, 900, boot="b"), notice(110 + HOUR, 60), notice(113, 910, boot="b")]
     assert steady(*events) == [100, 103, 110, 113]
-
-
-def test_a_machine_that_starts_anew_is_believed_again() -> None:
-    assert steady(notice(100, 50), notice(500, 5, boot="later")) == [100, 500]
-
-
-def test_a_clock_that_a_time_server_corrects_is_followed() -> None:
-    assert steady(notice(100, 50), notice(110.2, 60)) == [100, 110.2]
-
-
-def test_events_without_uptime_keep_their_times() -> None:
-    assert steady(notice(100), notice(110 + HOUR)) == [100, 110 + HOUR]
