@@ -7,12 +7,10 @@ import re
 from importlib.util import find_spec
 from pathlib import Path
 
-import pytest
-
 from infra.spec.release import load_release
 from observability.metrics.dcgm_counters import FILE, counters_file
 from observability.metrics.external.gpu import GPU_METRICS
-from observability.metrics.external.model import LABEL_BOUNDS, RAY_POD_MONITOR_LABELS, ScrapedMetric
+from observability.metrics.external.model import LABEL_BOUNDS, RAY_POD_MONITOR_LABELS
 from observability.metrics.external.ray import RAY_METRICS
 from observability.metrics.inventory import INVENTORY
 from observability.metrics.scraped import SCRAPED, series_by_name
@@ -20,32 +18,30 @@ from platform_charts.charts.dcgm_exporter import COUNTERS
 from platform_charts.objects.monitoring import monitors
 from tests.infra.aws.graphs import settings_of
 
-every_metric = pytest.mark.parametrize("metric", SCRAPED, ids=lambda metric: metric.name)
-
 _UNBOUNDED = {"uid", "UUID", "WorkerId", "SessionName", "JobId", "pci_bus_id", "step", "error", "message", "ip", "pid"}
 
 
-def test_every_name_is_unique() -> None:
+def test_every_metric_has_its_own_name_bounded_labels_and_a_source() -> None:
     assert len(series_by_name()) == sum(len(metric.series()) for metric in SCRAPED)
-
-
-@every_metric
-def test_every_label_has_a_bound(metric: ScrapedMetric) -> None:
-    labels = {label for labels in metric.series().values() for label in labels}
-    assert labels - set(LABEL_BOUNDS) == set()
-    assert labels & _UNBOUNDED == set()
-
-
-def test_no_label_is_declared_without_a_metric() -> None:
     used = {label for metric in SCRAPED for labels in metric.series().values() for label in labels}
-    assert set(LABEL_BOUNDS) - used == set()
+    assert used == set(LABEL_BOUNDS)
+    assert used & _UNBOUNDED == set()
+    for metric in SCRAPED:
+        assert metric.help.endswith("."), metric.name
+        assert metric.source.file, metric.name
+        assert (metric.source.version == "") == (metric.source.component == "trainer"), metric.name
 
 
-@every_metric
-def test_every_metric_says_where_it_was_read(metric: ScrapedMetric) -> None:
-    assert metric.help.endswith(".")
-    assert metric.source.file
-    assert (metric.source.version == "") == (metric.source.component == "trainer")
+def test_the_trainer_s_metrics_are_ours_and_those_of_ray_are_in_the_installed_one() -> None:
+    ours = {metric.name for metric in SCRAPED if metric.source.component == "trainer"}
+    assert ours == {f"ray_{spec.name}" for spec in INVENTORY}
+    found = find_spec("ray")
+    assert found is not None
+    assert found.origin is not None
+    folder = Path(found.origin).parent
+    for metric in RAY_METRICS:
+        source = (folder / metric.source.file).read_text(encoding="utf-8")
+        assert metric.name.removeprefix("ray_") in source
 
 
 def test_sources_have_the_minor_versions_of_the_release() -> None:
@@ -68,20 +64,6 @@ def _minor(version: str) -> str:
     found = re.match(r"v?(\d+\.\d+)", version)
     assert found is not None, version
     return found[1]
-
-
-@pytest.mark.parametrize("metric", RAY_METRICS, ids=lambda metric: metric.name)
-def test_the_installed_ray_has_its_metrics(metric: ScrapedMetric) -> None:
-    found = find_spec("ray")
-    assert found is not None
-    assert found.origin is not None
-    source = (Path(found.origin).parent / metric.source.file).read_text(encoding="utf-8")
-    assert metric.name.removeprefix("ray_") in source
-
-
-def test_ours_are_those_that_ray_exports() -> None:
-    ours = {metric.name for metric in SCRAPED if metric.source.component == "trainer"}
-    assert ours == {f"ray_{spec.name}" for spec in INVENTORY}
 
 
 def test_the_dcgm_exporter_exports_exactly_the_metrics_that_are_used() -> None:
