@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -96,16 +95,15 @@ def test_thousands_of_tiny_operators_are_the_host_s_work(tmp_path: Path) -> None
     assert "5,000 operators a step" in describe(found, run="run")
 
 
-@pytest.mark.parametrize(("launching", "advice"), [(9.0, "do more per operator"), (1.0, "look for Python")])
-def test_a_gpu_that_waits_for_launches_is_host_bound_and_for_python_too(
-    tmp_path: Path, launching: float, advice: str
-) -> None:
-    events = [event("relu", "kernel", at + 9, at + 10) for at in range(0, 100, 10)]
-    events += [event("aten::relu", "cpu_op", at, at + launching, thread="main") for at in range(0, 100, 10)]
-    found = analyse(write_profile(tmp_path, [Rank(steps=[(0, 0, 100)], events=events)]), NOTHING_KNOWN)
-    assert found.verdict.limit == "host"
-    assert found.ranks[0].overhead == pytest.approx(0.09, abs=1e-6)
-    assert found.verdict.advice.startswith(advice)
+def test_a_gpu_that_waits_for_launches_is_host_bound_and_for_python_too(tmp_path: Path) -> None:
+    for launching, advice in ((9.0, "do more per operator"), (1.0, "look for Python")):
+        events = [event("relu", "kernel", at + 9, at + 10) for at in range(0, 100, 10)]
+        events += [event("aten::relu", "cpu_op", at, at + launching, thread="main") for at in range(0, 100, 10)]
+        rank = Rank(steps=[(0, 0, 100)], events=events)
+        found = analyse(write_profile(tmp_path / advice, [rank]), NOTHING_KNOWN)
+        assert found.verdict.limit == "host"
+        assert found.ranks[0].overhead == pytest.approx(0.09, abs=1e-6)
+        assert found.verdict.advice.startswith(advice)
 
 
 def test_an_operator_s_own_time_does_not_hold_that_of_the_operators_within_it(tmp_path: Path) -> None:
@@ -126,62 +124,33 @@ def test_checkpoints_of_the_whole_run_count_although_no_profiled_step_has_one(tm
     assert "checkpoint.every_steps=5" in found.verdict.advice
 
 
-def test_an_analysis_is_kept_and_read_as_it_was(tmp_path: Path) -> None:
-    found = analyse(write_profile(tmp_path, [gpu_rank(), gpu_rank()]), NOTHING_KNOWN)
-    assert kept_analysis(tmp_path) == found
-
-
-def truncate(folder: ProfileFolder) -> None:
-    """What a rank that is killed while it writes leaves."""
-    whole = folder.trace(1).read_bytes()
-    folder.trace(1).write_bytes(whole[: len(whole) // 2])
-
-
-def end_early(folder: ProfileFolder) -> None:
-    """A trace that was cut before it was compressed."""
-    text = gzip.decompress(folder.trace(1).read_bytes())
-    folder.trace(1).write_bytes(gzip.compress(text[: len(text) // 2]))
-
-
-def garble(folder: ProfileFolder) -> None:
-    """Something else than a trace."""
-    folder.trace(1).write_bytes(gzip.compress(b'{"traceEvents": [' + b"}" * 10))
-
-
-def lose(folder: ProfileFolder) -> None:
-    """A rank that died before it wrote anything."""
-    folder.steps_file(1).unlink()
-
-
-def set_the_clock(folder: ProfileFolder) -> None:
-    """A machine whose clock was set between the steps and the end of the trace."""
-    write_trace(folder.trace(1), gpu_rank().events, base=gpu_rank().base + 3600)
-
-
-@pytest.mark.parametrize(
-    ("damage", "reason"),
-    [
-        (truncate, "truncated or damaged"),
-        (end_early, "truncated: its events do not end"),
-        (garble, "truncated: its events do not end"),
-        (lose, "rank1.steps.json does not exist"),
-        (set_the_clock, "the clock of its machine was set"),
-    ],
-)
-def test_a_rank_whose_profile_cannot_be_read_is_left_out_and_named(
-    tmp_path: Path, damage: Callable[[ProfileFolder], None], reason: str
-) -> None:
+def test_a_rank_whose_profile_cannot_be_read_is_left_out_and_named(tmp_path: Path) -> None:
     folder = write_profile(tmp_path, [gpu_rank(), gpu_rank()])
-    damage(folder)
+    found = analyse(folder, NOTHING_KNOWN)
+    assert kept_analysis(tmp_path) == found
+    trace, base = folder.trace(1), gpu_rank().base
+    whole = trace.read_bytes()
+    text = gzip.decompress(whole)
+    for damaged, reason in {
+        whole[: len(whole) // 2]: "truncated or damaged",  # a rank was killed while it wrote
+        gzip.compress(text[: len(text) // 2]): "truncated: its events do not end",
+        gzip.compress(b'{"traceEvents": [' + b"}" * 10): "truncated: its events do not end",
+    }.items():
+        trace.write_bytes(damaged)
+        assert_left_out(folder, reason)
+    write_trace(trace, gpu_rank().events, base=base + 3600)
+    assert_left_out(folder, "the clock of its machine was set")
+    folder.steps_file(1).unlink()  # a rank died before it wrote anything
+    assert_left_out(folder, "rank1.steps.json does not exist")
+    folder.trace(0).unlink()
+    with pytest.raises(ProfileError, match=r"rank 0 is left out: .*rank0\.json\.gz does not exist"):
+        analyse(folder, NOTHING_KNOWN)
+
+
+def assert_left_out(folder: ProfileFolder, reason: str) -> None:
+    """Rank 1 is not in the analysis, for this reason."""
     found = analyse(folder, NOTHING_KNOWN)
     assert [rank.rank for rank in found.ranks] == [0]
     (problem,) = found.problems
     assert problem.startswith("rank 1 is left out: ")
     assert reason in problem
-
-
-def test_a_profile_without_a_readable_rank_is_refused(tmp_path: Path) -> None:
-    folder = write_profile(tmp_path, [gpu_rank()])
-    folder.trace(0).unlink()
-    with pytest.raises(ProfileError, match=r"rank 0 is left out: .*rank0\.json\.gz does not exist"):
-        analyse(folder, NOTHING_KNOWN)

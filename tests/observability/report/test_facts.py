@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,32 +42,25 @@ def test_the_cost_is_a_headline_and_a_part_of_each_class_of_time_that_is_paid() 
     assert shares["idle"].dollars is None
     paid = [share for name, share in shares.items() if name != "idle"]
     assert [share.dollars for share in paid] == [pytest.approx(share.seconds) for share in paid]
-
-
-def test_a_cost_that_lacks_a_driver_says_so() -> None:
-    events = [*restarted_run()]
+    events = restarted_run()
     first = next(index for index, event in enumerate(events) if isinstance(event, RunStarted))
     events[first] = PRICED.started or events[first]
     ((label, value),) = facts.cost_rows(RunHistory.from_events(events).goodput)
-    assert label.startswith("cost, without ")
-    assert label.endswith(" at an unknown price")
+    assert re.fullmatch("cost, without .* at an unknown price", label), "of the second driver"
     assert value.startswith("$")
 
 
-def test_the_flops_are_in_the_headline_and_the_peak_in_the_run() -> None:
-    counted = FlopsCounted(per_sample=2e9, device="NVIDIA A10G", peak=140e12)
-    history = RunHistory.from_events([counted, *restarted_run()])
-    figures = dict(facts.headline_figures(history))
+def test_the_flops_are_in_the_headline_and_the_peak_in_the_run_if_it_is_known() -> None:
+    def of(counted: FlopsCounted) -> tuple[dict[str, str], dict[str, str]]:
+        history = RunHistory.from_events([counted, *restarted_run()])
+        return dict(facts.headline_figures(history)), dict(facts.run_rows(history, Path("/runs/a")))
+
+    figures, rows = of(FlopsCounted(per_sample=2e9, device="NVIDIA A10G", peak=140e12))
     assert (figures["of the model"], figures["MFU"]) == ("7.09 TFLOP/s", "5.1 %")
-    rows = dict(facts.run_rows(history, Path("/runs/a")))
     assert (rows["FLOPs per sample"], rows["peak of all ranks (NVIDIA A10G)"]) == ("2e+09", "140 TFLOP/s")
-
-
-def test_the_flops_of_a_cpu_have_no_share_of_a_peak() -> None:
-    counted = FlopsCounted(per_sample=2e9, device="CPU")
-    history = RunHistory.from_events([counted, *restarted_run()])
-    assert "MFU" not in dict(facts.headline_figures(history))
-    assert dict(facts.run_rows(history, Path("/runs/a")))["peak of all ranks (CPU)"] == "unknown"
+    figures, rows = of(FlopsCounted(per_sample=2e9, device="CPU"))
+    assert "MFU" not in figures
+    assert rows["peak of all ranks (CPU)"] == "unknown"
 
 
 def test_the_run_has_its_configuration_times_and_results() -> None:
@@ -79,34 +73,20 @@ def test_the_run_has_its_configuration_times_and_results() -> None:
     assert (rows["weights SHA-256"], rows["run directory"]) == (WEIGHTS_SHA256, "/runs/a")
 
 
-CODE = {"sha256": "a" * 64, "revision": None, "is_dirty": None, "archive": f"code/{'a' * 16}.tar.gz", "files": 1200}
-
-
-@pytest.mark.parametrize(
-    ("git", "commit"),
-    [
-        ({}, None),
-        ({"revision": "b" * 40, "is_dirty": False}, "b" * 40),
-        ({"revision": "b" * 40, "is_dirty": True}, f"{'b' * 40}, changed"),
-    ],
-)
-def test_the_run_s_own_code_has_its_hash_commit_and_archive(git: dict[str, object], commit: str | None) -> None:
-    started = RunStarted(time=2e9, run="a", settings={}, environment={"code": CODE | git})
-    rows = dict(facts.run_rows(RunHistory.from_events([*restarted_run(), started]), Path("/runs/a")))
-    assert (rows["code SHA-256"], rows.get("code commit")) == ("a" * 64, commit)
-    assert rows["code archive"] == f"code/{'a' * 16}.tar.gz, 1,200 files"
-
-
-def test_a_run_without_code_of_its_own_has_no_rows_of_it() -> None:
+def test_the_run_s_own_code_has_its_hash_commit_and_archive() -> None:
+    archive, commit = f"code/{'a' * 16}.tar.gz", "b" * 40
+    for revision, is_dirty, text in ((None, None, None), (commit, False, commit), (commit, True, f"{commit}, changed")):
+        code = {"sha256": "a" * 64, "revision": revision, "is_dirty": is_dirty, "archive": archive, "files": 1200}
+        started = RunStarted(time=2e9, run="a", settings={}, environment={"code": code})
+        rows = dict(facts.run_rows(RunHistory.from_events([*restarted_run(), started]), Path("/runs/a")))
+        assert (rows["code SHA-256"], rows.get("code commit")) == ("a" * 64, text)
+        assert rows["code archive"] == f"{archive}, 1,200 files"
     assert [label for label, _ in facts.run_rows(HISTORY, Path("/runs/a")) if label.startswith("code")] == []
 
 
-def test_the_test_and_the_best_validation_are_listed() -> None:
+def test_evaluations_are_listed_and_checkpoints_newest_first() -> None:
     columns = ("10", "230", "0.0906", "97.6 %", "180", "13 ms")
     assert facts.evaluation_rows(HISTORY) == [("test", *columns), ("best validation", *columns)]
-
-
-def test_checkpoints_are_listed_newest_first() -> None:
     rows = facts.checkpoint_rows(HISTORY)
     assert rows[0] == ("200", "344.8 KiB", "1.9 ms", "12 ms", "step-00000200")
     assert [row[0] for row in rows] == ["200", "150", "100", "50"]

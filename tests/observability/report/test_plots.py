@@ -34,11 +34,6 @@ def frame(svg: str) -> tuple[float, float, float, float]:
     return min(xs), min(ys), max(xs), max(ys)
 
 
-def one_step() -> list[Event]:
-    """The events of a run of a single step."""
-    return SampleRun(steps=1, steps_per_epoch=1).start().train(1, 1).finish().events
-
-
 def slow_writes(seconds: list[float]) -> list[Event]:
     """The events of a run whose checkpoints took so long to write, with a stall of 1 ms each."""
     left = iter(seconds)
@@ -69,25 +64,17 @@ def test_checkpoint_times_start_at_zero_on_a_linear_scale() -> None:
     assert math.isclose((bottom - last) / (bottom - first), 4, rel_tol=0.01)
 
 
-def test_a_run_of_one_step_has_a_visible_point_in_every_curve() -> None:
-    svgs = drawings(one_step())
+def test_a_run_of_one_step_has_a_visible_point_in_every_curve_and_a_bar_of_its_step_time() -> None:
+    svgs = drawings(SampleRun(steps=1, steps_per_epoch=1).start().train(1, 1).finish().events)
     for key in ("loss", "accuracy", "throughput", "optimization"):
         assert markers(svgs[key], "--train"), key
     assert markers(svgs["optimization"], "--validation"), "learning rate"
-
-
-def test_a_run_of_one_step_has_a_visible_bar_of_its_step_time() -> None:
-    svg = drawings(one_step())["step-time"]
-    left, _, right, _ = frame(svg)
-    bars = re.findall(r'<path d="(M[^"]*)" clip-path[^>]* style="fill: var\(--part-2\)', svg)
+    left, _, right, _ = frame(svgs["step-time"])
+    bars = re.findall(r'<path d="(M[^"]*)" clip-path[^>]* style="fill: var\(--part-2\)', svgs["step-time"])
     xs = [float(x) for x, _ in re.findall(r"([\d.]+) ([\d.]+)", bars[0])]
     assert max(xs) - min(xs) > 0.3 * (right - left)
-
-
-def test_the_step_axis_of_one_step_has_whole_numbers_only() -> None:
-    svg = drawings(one_step())["step-time"]
-    labels = re.findall(r"<text [^>]*>([^<]*)</text>", svg)
-    assert labels[: labels.index("step")] == ["0", "1", "2"]
+    labels = re.findall(r"<text [^>]*>([^<]*)</text>", svgs["step-time"])
+    assert labels[: labels.index("step")] == ["0", "1", "2"], "whole numbers only"
 
 
 def test_many_validations_are_drawn_without_markers() -> None:
@@ -108,7 +95,4 @@ def test_skipped_steps_are_marked() -> None:
     margin = 0.015 * (230 - 1)
     steps = [1 - margin + (float(x) - left) / (right - left) * (230 - 1 + 2 * margin) for x in crosses]
     assert [round(step, 1) for step in steps[:2]] == [40, 90]
-
-
-def test_a_run_without_skipped_steps_mentions_none() -> None:
     assert "skipped" not in drawings(finished_run())["loss"]
