@@ -25,19 +25,21 @@ NAMED = {case.name: case for case in CASES}
 PLAIN, FLAT = NAMED["plain"], NAMED["plain-2-per-host"]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_case_is_valid_and_differs_from_its_baseline_in_what_it_names(case: Case) -> None:
-    settings = case.settings(hosts=4)
-    validate_names(settings)
-    baseline = FLAT if case.ranks_per_host == 2 else PLAIN
-    plain, changed = baseline.settings(hosts=4).model_dump(), settings.model_dump()
-    differing = {f"{one}.{key}" for one, values in changed.items() for key in values if values[key] != plain[one][key]}
-    named = {f"{one}.{key}" for one, values in case.sections.items() for key in values}
-    # powersgd-2 has the default rank.
-    assert differing | {"communication.rank"} == named | {"communication.rank"}
-    assert settings.loop.max_steps == STEPS
-    options = settings.data.options
-    assert int(str(options["samples"])) >= STEPS * settings.loop.global_batch, "an epoch ends before the run"
+def test_a_case_is_valid_and_differs_from_its_baseline_in_what_it_names() -> None:
+    for case in CASES:
+        settings = case.settings(hosts=4)
+        validate_names(settings)
+        baseline = FLAT if case.ranks_per_host == 2 else PLAIN
+        plain, changed = baseline.settings(hosts=4).model_dump(), settings.model_dump()
+        differing = {
+            f"{one}.{key}" for one, values in changed.items() for key in values if values[key] != plain[one][key]
+        }
+        named = {f"{one}.{key}" for one, values in case.sections.items() for key in values}
+        # powersgd-2 has the default rank.
+        assert differing | {"communication.rank"} == named | {"communication.rank"}, case.name
+        assert settings.loop.max_steps == STEPS
+        samples = int(str(settings.data.options["samples"]))
+        assert samples >= STEPS * settings.loop.global_batch, "an epoch ends before the run"
 
 
 def test_cases_are_measured_beside_the_first_with_as_many_ranks_on_a_host() -> None:
@@ -49,9 +51,6 @@ def test_cases_are_measured_beside_the_first_with_as_many_ranks_on_a_host() -> N
     assert names("bf16") == [["plain", "bf16"]]
     assert names("plain") == [["plain"]]
     assert names("hierarchical") == [["plain-2-per-host", "hierarchical"]]
-
-
-def test_an_unknown_case_is_refused_with_the_nearest() -> None:
     with pytest.raises(SettingsError, match=r"--cases powersgd-3: no such case\n.*did you mean powersgd-"):
         chosen(["plain", "powersgd-3"])
 
@@ -75,7 +74,7 @@ def test_bytes_are_computed_for_a_ring_over_all_ranks() -> None:
     assert computed("hierarchical") == pytest.approx(2 * (2 * 3 / 4 * weights / 2))
 
 
-def test_counters_of_interfaces_are_read_as_the_kernel_writes_them() -> None:
+def test_what_was_sent_is_read_as_the_kernel_writes_it_and_interpolated_between_samples() -> None:
     text = (
         "Inter-|   Receive                                                |  Transmit\n"
         " face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n"
@@ -85,9 +84,6 @@ def test_counters_of_interfaces_are_read_as_the_kernel_writes_them() -> None:
     found = parse_counters(text)
     assert found == {"lo": Sent(frames=10, bytes=1000), "rtp123o1": Sent(frames=1, bytes=1514)}
     assert found["rtp123o1"].payload == 1448
-
-
-def test_what_was_sent_is_interpolated_between_the_samples_around_a_moment() -> None:
     wire = WireCounter([])
     for moment, count in ((10.0, 0), (11.0, 100), (13.0, 500)):
         wire.add(moment, [Sent(frames=count / 10, bytes=count), Sent(frames=0, bytes=7)])
@@ -98,46 +94,39 @@ def test_what_was_sent_is_interpolated_between_the_samples_around_a_moment() -> 
             wire.sent_between(start, end)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said", "status"),
-    [
-        ({"rounds": 0}, "--rounds 0 --rate 50: at least 1 round", ExitStatus.WRONG_INPUT),
-        ({"megabits": 0.0}, "--rounds 1 --rate 0: at least 1 round, and a rate above 0", ExitStatus.WRONG_INPUT),
-        ({"names": ["fp61"]}, "did you mean fp16?", ExitStatus.WRONG_INPUT),
-    ],
-)
-def test_wrong_options_are_refused(
-    arguments: dict[str, object], said: str, status: ExitStatus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    options: dict[str, object] = {"names": None, "rounds": 1, "megabits": 50.0, **arguments}
-    assert command.run(**options, file=tmp_path / "bench" / "one.json", scratch=tmp_path) == status  # type: ignore[arg-type]
-    assert said in capsys.readouterr().err
-    assert not (tmp_path / "bench").exists()
+def test_wrong_options_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cases: list[tuple[dict[str, object], str]] = [
+        ({"rounds": 0}, "--rounds 0 --rate 50: at least 1 round"),
+        ({"megabits": 0.0}, "--rounds 1 --rate 0: at least 1 round, and a rate above 0"),
+        ({"names": ["fp61"]}, "--cases fp61: no such case"),
+    ]
+    for arguments, said in cases:
+        options: dict[str, object] = {"names": None, "rounds": 1, "megabits": 50.0, **arguments}
+        status = command.run(**options, file=tmp_path / "bench" / "one.json", scratch=tmp_path)  # type: ignore[arg-type]
+        assert status == ExitStatus.WRONG_INPUT
+        assert said in capsys.readouterr().err
+        assert not (tmp_path / "bench").exists()
 
 
-def test_a_user_who_may_not_create_hosts_is_refused(
+def test_a_user_or_a_machine_that_cannot_create_hosts_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for tool in ("ip", "tc"):
-        (tmp_path / tool).touch(mode=0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
+    def said(tools: str) -> str:
+        folder = tmp_path / tools
+        folder.mkdir()
+        for tool in tools.split():
+            (folder / tool).touch(mode=0o755)
+        monkeypatch.setenv("PATH", str(folder))
+        status = command.run(None, rounds=1, megabits=50, file=tmp_path / "one.json", scratch=tmp_path)
+        assert status == ExitStatus.REFUSED
+        return capsys.readouterr().err
+
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    status = command.run(None, rounds=1, megabits=50, file=tmp_path / "one.json", scratch=tmp_path)
-    assert status == ExitStatus.REFUSED
-    assert "only root may create; this is user 1000" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("missing", ["ip", "tc"])
-def test_a_machine_without_iproute2_is_refused(
-    missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / {"ip": "tc", "tc": "ip"}[missing]).touch(mode=0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    status = command.run(None, rounds=1, megabits=50, file=tmp_path / "one.json", scratch=tmp_path)
-    assert status == ExitStatus.REFUSED
-    said = capsys.readouterr().err
-    assert f"there is no {missing} on PATH" in said
-    assert "apt-get install iproute2" in said
+    assert "only root may create; this is user 1000" in said("ip tc")
+    for missing, there in (("ip", "tc"), ("tc", "ip")):
+        message = said(there)
+        assert f"there is no {missing} on PATH" in message
+        assert "apt-get install iproute2" in message
 
 
 def rounds(*seconds: float, samples: int = 1024) -> list[Round]:
@@ -167,18 +156,12 @@ def test_a_case_is_compared_by_time_per_sample_round_by_round() -> None:
     assert second[:3] == ["accumulation-4", "800 ms (800 to 800)", "0.40 (0.25 to 0.50)"]
     assert first[3:] == ["2,600", "2,500", "2,485", "75%", "50%", "1.250"]
     assert second[5] == "25.1"
-    comparison = larger.comparison(plain)
-    assert comparison.ratios == pytest.approx([0.5, 0.4, 0.25])
-
-
-def test_the_announced_duration_grows_with_rounds_and_with_bytes_over_the_rate() -> None:
+    assert larger.comparison(plain).ratios == pytest.approx([0.5, 0.4, 0.25])
     groups = plan([[PLAIN]], hosts=4)
-    once, thrice, slower = (
-        expected_seconds(groups, rounds=number, megabits=rate) for number, rate in ((1, 50), (3, 50), (1, 5))
-    )
+    once, slower = (expected_seconds(groups, rounds=1, megabits=rate) for rate in (50, 5))
     transfer = STEPS * groups[0][0].expected_bytes * 8e-6
     assert slower - once == pytest.approx(transfer / 5 - transfer / 50)
-    assert thrice > 2 * once - 12 > once
+    assert expected_seconds(groups, rounds=3, megabits=50) > 2 * once - 12 > once
 
 
 @pytest.mark.long

@@ -14,6 +14,7 @@ from observability.benchmarks.faults.kill import kill_rank
 from observability.benchmarks.faults.marks import MARKS, Mark, Recovery, decode, recovery, steps_per_second
 from observability.benchmarks.faults.sides import Platform
 from observability.benchmarks.faults.table import Figure
+from observability.benchmarks.options import comparisons
 from observability.event_log import LogReader, encode, select
 from training.config.load import validate_names
 
@@ -33,6 +34,9 @@ def test_a_recovery_ends_with_the_first_step_of_the_next_attempt() -> None:
     assert found.detect == pytest.approx(0.6)
     assert found.next_step == pytest.approx(2.5)
     assert found.lost_steps == 2
+    later = recovery([*FIRST, Mark(what="start", time=15.0, step=6), *steps(7, begin=16.0)], fault=13.5)
+    assert later is not None
+    assert later.lost_steps == 0, "it goes on from a later step than it had reported"
 
 
 def test_steps_that_end_after_the_fault_in_the_same_attempt_are_no_recovery_but_can_be_lost() -> None:
@@ -41,13 +45,6 @@ def test_steps_that_end_after_the_fault_in_the_same_attempt_are_no_recovery_but_
     assert recovery([*FIRST, *after_drain, Mark(what="start", time=18.0, step=5)], fault=13.5) is None
     moved = [Mark(what="start", time=18.0, step=5), *steps(6, begin=19.0)]
     assert recovery([*FIRST, *after_drain, *moved], fault=13.5) == Recovery(detect=None, next_step=5.5, lost_steps=2)
-
-
-def test_a_run_that_goes_on_from_a_later_step_than_it_had_reported_has_lost_none() -> None:
-    moved = [Mark(what="start", time=15.0, step=6), *steps(7, begin=16.0)]
-    found = recovery([*FIRST, *moved], fault=13.5)
-    assert found is not None
-    assert found.lost_steps == 0
 
 
 def test_steps_that_are_trained_again_count_once() -> None:
@@ -87,10 +84,14 @@ def test_the_job_is_valid_and_saves_at_the_end_of_each_epoch() -> None:
     )
 
 
-@pytest.mark.parametrize("arguments", [["--rounds", "0"], ["--kills", "0"], ["--interval", "1"], ["--notice", "nan"]])
-def test_numbers_that_measure_nothing_are_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(arguments) == ExitStatus.WRONG_INPUT
-    assert capsys.readouterr().err.startswith(f"error: {arguments[0]} {arguments[1]}: at least ")
+def test_numbers_that_measure_nothing_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for option, value in (("--rounds", "0"), ("--kills", "0"), ("--interval", "1"), ("--notice", "nan")):
+        assert main([option, value]) == ExitStatus.WRONG_INPUT
+        assert capsys.readouterr().err.startswith(f"error: {option} {value}: at least ")
+    for option in ("--rounds", "--workers", "--megabytes"):
+        with pytest.raises(SystemExit):
+            comparisons().parse_args([option, "0"])
+        assert f"argument {option}: must be at least 1, not 0" in capsys.readouterr().err
 
 
 @pytest.mark.long

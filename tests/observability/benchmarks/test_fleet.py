@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from infra.spec.errors import PlatformError
 from infra.spec.release import load_release
 from observability.benchmarks.fleet.__main__ import main
 from observability.benchmarks.fleet.axes import Axis, label_sets
@@ -153,13 +150,6 @@ def samples(page: Page) -> dict[str, float]:
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
 
 
-def test_every_gpu_node_works_for_one_run() -> None:
-    fleet = Fleet(nodes=25, runs=7)
-    used = [worker.node for run in fleet.training for worker in run.workers]
-    assert sorted(used) == sorted(fleet.gpu_nodes)
-    assert {len(run.workers) for run in fleet.training} == {3, 4}
-
-
 def test_the_intervals_are_those_of_the_stack() -> None:
     """The operator's default of 30 s holds where a monitor has none."""
     settings = settings_of("prod")
@@ -175,27 +165,25 @@ def test_the_intervals_are_those_of_the_stack() -> None:
     assert (stack.get("scrapeInterval", "30s"), stack.get("evaluationInterval", "30s")) == (f"{OTHER_SECONDS}s",) * 2
 
 
-def test_a_label_without_values_is_named() -> None:
+def test_a_fleet_that_cannot_exist_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for arguments, expected in {
+        "--nodes 1": "nodes = 1: must be from 2 to 10,000",
+        "--nodes 10 --runs 10": "runs = 10: each needs a GPU node of its own, and 10 nodes have 9 of them",
+        "--gpus 0": "gpus = 0: must be from 1 to 16",
+        "--vcpus -4": "vcpus = -4: must be from 1 to 1,024",
+        "--minutes 0": "minutes = 0: must be from 1, for two scrapes of every target, to 1,440",
+    }.items():
+        monkeypatch.setattr(sys, "argv", ["fleet", *arguments.split()])
+        assert main() == 2
+        assert expected in capsys.readouterr().err
+    fleet = Fleet(nodes=25, runs=7)
+    used = [worker.node for run in fleet.training for worker in run.workers]
+    assert sorted(used) == sorted(fleet.gpu_nodes), "each works for one run"
+    assert {len(run.workers) for run in fleet.training} == {3, 4}
     with pytest.raises(LookupError, match="no values for the label 'colour'"):
         list(label_sets(("gpu", "colour"), [Axis.of("gpu", range(8))]))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["--nodes", "1"], "nodes = 1: must be from 2 to 10,000"),
-        (["--nodes", "10", "--runs", "10"], "runs = 10: each needs a GPU node of its own, and 10 nodes have 9 of them"),
-        (["--gpus", "0"], "gpus = 0: must be from 1 to 16"),
-        (["--vcpus", "-4"], "vcpus = -4: must be from 1 to 1,024"),
-        (["--minutes", "0"], "minutes = 0: must be from 1, for two scrapes of every target, to 1,440"),
-    ],
-)
-def test_a_fleet_that_cannot_exist_is_refused(
-    arguments: list[str], expected: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["fleet", *arguments])
-    assert main() == 2
-    assert expected in capsys.readouterr().err
 
 
 def test_without_prometheus_the_remedy_is_named(
@@ -205,14 +193,3 @@ def test_without_prometheus_the_remedy_is_named(
     monkeypatch.setenv("PROMETHEUS", "/nowhere/prometheus")
     assert main() == 3
     assert "PROMETHEUS=/nowhere/prometheus is not executable" in capsys.readouterr().err
-
-
-def test_a_prometheus_that_ends_is_reported(program: Path, tmp_path: Path) -> None:
-    with serving(TINY, tmp_path) as exporters, pytest.raises(PlatformError, match="Prometheus ended with status -9"):
-        follow_one_that_is_killed(program, exporters, tmp_path)
-
-
-def follow_one_that_is_killed(program: Path, exporters: Exporters, folder: Path) -> None:
-    with recording(program, exporters.served, folder) as server:
-        os.kill(server.pid, signal.SIGKILL)
-        await_(lambda: server.moment() is None, "it still answers")
