@@ -80,9 +80,6 @@ def test_the_alert_fires_and_stays_silent_as_it_should(case: Case, tmp_path: Pat
     assert promtool("test", "rules", "tests.yaml", folder=tmp_path) == ""
 
 
-def test_every_alert_has_one_case() -> None:
+def test_every_alert_has_one_case_with_a_silent_neighbour() -> None:
     assert sorted(case.alert for case in CASES) == sorted(alert.name for alert in ALERTS)
-
-
-def test_every_case_has_a_silent_neighbour() -> None:
     assert [case.alert for case in CASES if not case.silent] == []

@@ -24,12 +24,10 @@ def group(expression: str, *, summary: str = "{{ $value }}", recordings: tuple[R
     return Group(name="tested", recordings=recordings, alerts=(alert,))
 
 
-def test_the_committed_file_is_current() -> None:
+def test_the_committed_file_is_current_and_promtool_accepts_it() -> None:
     """`python -m observability.alerts` writes it."""
     assert FILE.read_text(encoding="utf-8") == rules_file()
-
-
-def test_promtool_accepts_the_file() -> None:
+    assert FILE.relative_to(Path(__file__).parents[3]).as_posix() == "platform_charts/objects/alert_rules.yaml"
     assert promtool("check", "rules", "--lint-fatal", FILE.name, folder=FILE.parent) == ""
 
 
@@ -41,39 +39,40 @@ def test_names_are_unique_and_in_camel_case() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expression", "message"),
+    ("groups", "message"),
     [
-        ("ray_rtp_train_los > 1", r"Tested: unknown metric 'ray_rtp_train_los'; did you mean 'ray_rtp_train_loss'\?"),
-        ('kube_node_info{nod="a"} > 1', r"unknown label 'nod': kube_node_info has .*; did you mean 'node'\?"),
-        ("sum by (jobs) (up) > 1", r"unknown label 'jobs': the aggregated series have .*; did you mean 'job'\?"),
         (
-            "sum by (node) (kube_node_info) / on (gpu) kube_node_info > 1",
-            "unknown label 'gpu': the left side has node;",
+            [group("sum by (job) (up) < 1", summary="{{ $labels.run }} {{ $value }}")],
+            "unknown label 'run' in its summary: the expression has job; did you mean",
         ),
-        ("kube_node_info / on (node) group_left (gpu) kube_node_info > 1", "unknown label 'gpu': the right side has"),
-        ("sum(up) / kube_node_info > 1", "the sides match by labels that differ"),
-        ('label_replace(up, "a", "$1", "b", "(.*)") > 1', "unknown label 'b': the replaced series have"),
-        ("rate(ray_rtp_train_loss[5m]) > 1", r"rate\(\) of ray_rtp_train_loss, which is a gauge"),
-        ("delta(ray_rtp_train_samples_total[5m]) > 1", r"delta\(\) of ray_rtp_train_samples_total, which is a counter"),
-        ('{job="a"} > 1', "a selector without a metric's name"),
-        ("ray_rtp_train_step_seconds > 1", "unknown metric 'ray_rtp_train_step_seconds'; did you mean"),
-        ("sum by (run) (ray_rtp_train_loss", "unclosed left parenthesis in sum by"),
-        ("recorded:later > 1", "unknown metric 'recorded:later'"),
+        ([group("up < 1", summary="Down.")], "Tested: its summary has no"),
+        ([group("up < 1"), group("up < 1")], "Tested: another rule has this name"),
+        ([group("a + b > 1")], r"^2 errors in alert rules; correct them, or declare .*\n.*metric 'a'.*\n.*metric 'b'"),
     ],
 )
-def test_a_wrong_expression_is_rejected(expression: str, message: str) -> None:
+def test_a_wrong_text_a_repeated_name_and_all_errors_are_named(groups: list[Group], message: str) -> None:
     with pytest.raises(RuleError, match=message):
-        check_rules([group(expression)])
+        check_rules(groups)
 
 
-def test_a_label_that_the_result_lacks_is_rejected_in_the_text() -> None:
-    with pytest.raises(RuleError, match="unknown label 'run' in its summary: the expression has job; did you mean"):
-        check_rules([group("sum by (job) (up) < 1", summary="{{ $labels.run }} {{ $value }}")])
-
-
-def test_a_summary_without_the_value_is_rejected() -> None:
-    with pytest.raises(RuleError, match="Tested: its summary has no"):
-        check_rules([group("up < 1", summary="Down.")])
+def test_a_wrong_expression_is_rejected() -> None:
+    for expression, message in {
+        "ray_rtp_train_los > 1": "Tested: unknown metric 'ray_rtp_train_los'; did you mean 'ray_rtp_train_loss'",
+        'kube_node_info{nod="a"} > 1': "unknown label 'nod': kube_node_info has .*; did you mean 'node'",
+        "sum by (jobs) (up) > 1": "unknown label 'jobs': the aggregated series have .*; did you mean 'job'",
+        "sum by (node) (kube_node_info) / on (gpu) kube_node_info > 1": "unknown label 'gpu': the left side has node;",
+        "kube_node_info / on (node) group_left (gpu) kube_node_info > 1": "unknown label 'gpu': the right side has",
+        "sum(up) / kube_node_info > 1": "the sides match by labels that differ",
+        'label_replace(up, "a", "$1", "b", "(.*)") > 1': "unknown label 'b': the replaced series have",
+        "rate(ray_rtp_train_loss[5m]) > 1": r"rate\(\) of ray_rtp_train_loss, which is a gauge",
+        "delta(ray_rtp_train_samples_total[5m]) > 1": r"delta\(\) of ray_rtp_train_samples_total, which is a counter",
+        '{job="a"} > 1': "a selector without a metric's name",
+        "ray_rtp_train_step_seconds > 1": "unknown metric 'ray_rtp_train_step_seconds'; did you mean",
+        "sum by (run) (ray_rtp_train_loss": "unclosed left parenthesis in sum by",
+        "recorded:later > 1": "unknown metric 'recorded:later'",
+    }.items():
+        with pytest.raises(RuleError, match=message):
+            check_rules([group(expression)])
 
 
 def test_a_limit_of_a_quantile_is_a_bound_of_its_buckets() -> None:
@@ -81,24 +80,8 @@ def test_a_limit_of_a_quantile_is_a_bound_of_its_buckets() -> None:
     assert WRITE_SECONDS in CHECKPOINT_BUCKETS
 
 
-def test_two_rules_with_one_name_are_rejected() -> None:
-    with pytest.raises(RuleError, match="Tested: another rule has this name"):
-        check_rules([group("up < 1"), group("up < 1")])
-
-
-def test_all_errors_are_listed() -> None:
-    with pytest.raises(
-        RuleError, match=r"^2 errors in alert rules; correct them, or declare .*\n.*metric 'a'.*\n.*metric 'b'"
-    ):
-        check_rules([group("a + b > 1")])
-
-
 def test_a_recorded_series_has_the_labels_of_its_expression() -> None:
     recording = Recording(name="run:loss:max", expression="max by (run) (ray_rtp_train_loss)")
     check_rules([group("run:loss:max > 1", summary="{{ $labels.run }} {{ $value }}", recordings=(recording,))])
     with pytest.raises(RuleError, match="unknown label 'rank': run:loss:max has run"):
         check_rules([group('run:loss:max{rank="1"} > 1', recordings=(recording,))])
-
-
-def test_the_file_is_where_the_stack_reads_it() -> None:
-    assert FILE.relative_to(Path(__file__).parents[3]).as_posix() == "platform_charts/objects/alert_rules.yaml"

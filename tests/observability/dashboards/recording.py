@@ -1,13 +1,13 @@
 """Samples of every metric of the inventory over some hours of a made-up cluster, in OpenMetrics' format.
 
-Two teams share it. `vision` trains a ResNet on two nodes of two GPUs; it restarts once, then its loader becomes slow, and one rank is
-slower than the others. `research` searches for hyperparameters on a third node. A fourth node is idle.
+Gauges are 1, and counters grow by 1 a second. Two teams share the cluster: `vision` trains a ResNet on two nodes of two GPUs, and
+`research` searches for hyperparameters on a third node.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate, product
+from itertools import product
 from pathlib import Path
 from typing import TextIO
 
@@ -15,7 +15,8 @@ from infra.spec.node_labels import SPOT_TAINT, START_UP_TAINT, UNHEALTHY_TAINT
 from observability.metrics.external.model import ScrapedMetric
 from observability.metrics.scraped import SCRAPED
 from observability.time_classes import CLASSES
-from tests.observability.dashboards.scenario import BOUNDS, MEDIANS, Labels, Moment, level
+
+Labels = Mapping[str, str]
 
 STEP_SECONDS = 60
 
@@ -49,7 +50,7 @@ _VALUES: Mapping[str, Sequence[str]] = {
     "Name": ("GPU", "CPU"),
     "gpu": ("0", "1"),
     "modelName": ("NVIDIA A10G",),
-    "xid": ("63",),
+    "xid": ("48", "63", "13"),
     "cluster_queue": ("vision", "research"),
     "replica_role": ("leader",),
     "priority_class": ("normal",),
@@ -116,15 +117,21 @@ RECORDED: Mapping[str, tuple[str, ...]] = {
 def write(file: Path, *, end: float, hours: float) -> None:
     """Write the samples of every metric up to a time."""
     count = int(hours * 3600 / STEP_SECONDS)
-    moments = [Moment(end - one * STEP_SECONDS, 1 - one / count) for one in range(count, -1, -1)]
+    times = [end - one * STEP_SECONDS for one in range(count, -1, -1)]
+    gauge, counter = [1.0] * len(times), [float(STEP_SECONDS * number) for number in range(1, len(times) + 1)]
     with file.open("w", encoding="utf-8") as output:
         for metric in SCRAPED:
             for labels in label_sets(metric):
-                for name, extra, values in _samples(metric, labels, moments):
-                    _write(output, name, {**labels, **extra}, moments, values)
+                if metric.kind == "histogram":
+                    for bound in ("1", "10", "+Inf"):
+                        _write(output, f"{metric.name}_bucket", {**labels, "le": bound}, times, counter)
+                    _write(output, f"{metric.name}_count", labels, times, counter)
+                    _write(output, f"{metric.name}_sum", labels, times, counter)
+                else:
+                    _write(output, metric.name, labels, times, gauge if metric.kind == "gauge" else counter)
         for name, names in RECORDED.items():
             for labels in _recorded_sets(names):
-                _write(output, name, labels, moments, [level(name, labels, moment) for moment in moments])
+                _write(output, name, labels, times, gauge)
         output.write("# EOF\n")
 
 
@@ -176,28 +183,6 @@ def _recorded_sets(names: Sequence[str]) -> Iterator[Labels]:
         yield from ({"node": node} for node in NODES)
 
 
-def _samples(
-    metric: ScrapedMetric, labels: Labels, moments: Sequence[Moment]
-) -> Iterator[tuple[str, Labels, Sequence[float]]]:
-    levels = [level(metric.name, labels, moment) for moment in moments]
-    if metric.kind == "gauge":
-        yield metric.name, {}, levels
-        return
-    counted = list(accumulate(one * STEP_SECONDS for one in levels))
-    if metric.kind == "counter":
-        yield metric.name, {}, counted
-        return
-    median = MEDIANS[metric.name]
-    for bound in BOUNDS[metric.name]:
-        below = 1 / (1 + (median / bound) ** 3)
-        yield f"{metric.name}_bucket", {"le": f"{bound:g}"}, [below * one for one in counted]
-    yield f"{metric.name}_bucket", {"le": "+Inf"}, counted
-    yield f"{metric.name}_count", {}, counted
-    yield f"{metric.name}_sum", {}, [median * one for one in counted]
-
-
-def _write(output: TextIO, name: str, labels: Labels, moments: Sequence[Moment], values: Sequence[float]) -> None:
+def _write(output: TextIO, name: str, labels: Labels, times: Sequence[float], values: Sequence[float]) -> None:
     text = ",".join(f'{label}="{value}"' for label, value in labels.items() if value)
-    output.writelines(
-        f"{name}{{{text}}} {value:.9g} {moment.time:.0f}\n" for moment, value in zip(moments, values, strict=True)
-    )
+    output.writelines(f"{name}{{{text}}} {value:.9g} {time:.0f}\n" for time, value in zip(times, values, strict=True))

@@ -9,7 +9,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
 from grafana_foundation_sdk.models import units
 
 from observability.alerts.catalog import ALERTS
@@ -17,13 +16,8 @@ from observability.dashboards.boards.runbooks import runbooks
 from observability.dashboards.catalog import DASHBOARDS, all_dashboards
 from observability.dashboards.check import check_dashboards
 from observability.dashboards.files import FOLDER, files
-from observability.dashboards.model import Dashboard, Limit, Panel, TextPanel, Unit
+from observability.dashboards.model import Panel, TextPanel, Unit
 from observability.dashboards.preview.layout import places
-
-PANELS = [(dashboard, panel) for dashboard in DASHBOARDS for panel in dashboard.panels]
-LIMITS = [(panel, limit) for _, panel in PANELS for limit in panel.limits]
-
-every_dashboard = pytest.mark.parametrize("dashboard", all_dashboards(), ids=lambda one: one.uid)
 
 
 @cache
@@ -47,43 +41,42 @@ def addresses(document: dict[str, Any]) -> Iterator[str]:
 def test_the_committed_files_are_current() -> None:
     """`python -m observability.dashboards` writes them."""
     assert {file.name: file.read_text(encoding="utf-8") for file in FOLDER.iterdir()} == files()
-
-
-def test_the_files_are_where_the_stack_reads_them() -> None:
     assert FOLDER.relative_to(Path(__file__).parents[3]).as_posix() == "platform_charts/objects/dashboards"
 
 
+def test_ids_are_unique_and_stay_and_the_preview_places_panels_as_the_files_do() -> None:
+    for dashboard in all_dashboards():
+        document = documents()[dashboard.uid]
+        ids = [panel["id"] for panel in document["panels"]]
+        assert len(set(ids)) == len(ids)
+        assert all(0 < one < 2**31 for one in ids)
+        expected = {panel.title: panel.id for row in dashboard.rows for panel in row.panels}
+        assert {panel["title"]: panel["id"] for panel in panels_of(document)} == expected
+        placed = [
+            {"x": place.left, "y": place.top, "w": place.width, "h": place.height}
+            for place in places(dashboard)
+            if isinstance(place.content, Panel | TextPanel)
+        ]
+        assert [panel["gridPos"] for panel in panels_of(document)] == placed
+
+
+def test_a_panel_has_its_unit_queries_and_meaning_and_a_limit_is_that_of_its_alert() -> None:
+    by_name = {alert.name: alert for alert in ALERTS}
+    for dashboard in DASHBOARDS:
+        found = {one["title"]: one for one in panels_of(documents()[dashboard.uid])}
+        for panel in dashboard.panels:
+            written = found[panel.title]
+            assert written["fieldConfig"]["defaults"]["unit"] == panel.unit.value
+            assert re.fullmatch(r".{15,}\.", written["description"], re.DOTALL), panel.title
+            assert [target["expr"] for target in written["targets"]] == [query.expression for query in panel.queries]
+            for limit in panel.limits:
+                expression = by_name[limit.alert].expression
+                operator = "<" if limit.is_lower else ">"
+                assert re.search(rf"{operator}=? {re.escape(f'{limit.value}')}(?![\d.])", expression), expression
+
+
 def test_the_queries_of_all_dashboards_are_right() -> None:
-    assert len(check_dashboards(all_dashboards())) == len(PANELS) >= 100
-
-
-@every_dashboard
-def test_ids_are_unique_and_stay_when_panels_move(dashboard: Dashboard) -> None:
-    document = documents()[dashboard.uid]
-    ids = [panel["id"] for panel in document["panels"]]
-    assert len(set(ids)) == len(ids)
-    assert all(0 < one < 2**31 for one in ids)
-    expected = {panel.title: panel.id for row in dashboard.rows for panel in row.panels}
-    assert {panel["title"]: panel["id"] for panel in panels_of(document)} == expected
-
-
-@every_dashboard
-def test_the_preview_places_panels_as_the_file_does(dashboard: Dashboard) -> None:
-    placed = [
-        {"x": place.left, "y": place.top, "w": place.width, "h": place.height}
-        for place in places(dashboard)
-        if isinstance(place.content, Panel | TextPanel)
-    ]
-    assert [panel["gridPos"] for panel in panels_of(documents()[dashboard.uid])] == placed
-
-
-@pytest.mark.parametrize(("dashboard", "panel"), PANELS, ids=lambda one: getattr(one, "uid", None) or one.title)
-def test_a_panel_has_a_unit_and_says_what_it_means(dashboard: Dashboard, panel: Panel) -> None:
-    (found,) = [one for one in panels_of(documents()[dashboard.uid]) if one["title"] == panel.title]
-    assert found["fieldConfig"]["defaults"]["unit"] == panel.unit.value
-    assert found["description"].endswith(".")
-    assert len(found["description"]) > 15
-    assert [target["expr"] for target in found["targets"]] == [query.expression for query in panel.queries]
+    assert len(check_dashboards(all_dashboards())) == sum(len(one.panels) for one in DASHBOARDS) >= 100
 
 
 def test_grafana_knows_the_units() -> None:
@@ -106,14 +99,7 @@ def test_every_link_leads_to_a_dashboard_and_a_panel() -> None:
 
 
 def test_every_alert_has_a_panel_that_links_to_its_runbook() -> None:
-    shown = {name for _, panel in PANELS for name in panel.all_alerts}
+    shown = {name for dashboard in DASHBOARDS for panel in dashboard.panels for name in panel.all_alerts}
     assert shown == {alert.name for alert in ALERTS}
     titles = {panel.title for row in runbooks().rows for panel in row.panels}
     assert titles == {alert.name for alert in ALERTS}
-
-
-@pytest.mark.parametrize(("panel", "limit"), LIMITS, ids=lambda one: getattr(one, "alert", None) or one.title)
-def test_a_limit_is_that_of_its_alert(panel: Panel, limit: Limit) -> None:
-    (alert,) = [one for one in ALERTS if one.name == limit.alert]
-    operator = "<" if limit.is_lower else ">"
-    assert re.search(rf"{operator}=? {re.escape(f'{limit.value}')}(?![\d.])", alert.expression), alert.expression

@@ -11,7 +11,7 @@ import pytest
 
 from observability.alerts.__main__ import FILE as RULES
 from observability.dashboards.catalog import DASHBOARDS
-from observability.dashboards.model import Dashboard, Panel, Query
+from observability.dashboards.model import Query
 from observability.dashboards.preview.picture import View, results_of
 from observability.dashboards.preview.source import MetricsSource
 from observability.dashboards.templates import substituted
@@ -50,7 +50,7 @@ def of_ours(query: Query) -> bool:
 
 
 OURS = [
-    (dashboard, panel, query)
+    (dashboard, query)
     for dashboard in DASHBOARDS
     for panel in dashboard.panels
     for query in panel.queries
@@ -58,28 +58,19 @@ OURS = [
 ]
 
 
-@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda one: one.uid)
-def test_every_query_of_a_dashboard_returns_data(dashboard: Dashboard, recorded: View) -> None:
-    empty = [
-        f"'{panel.title}': {query.expression}"
-        for panel in dashboard.panels
-        for query, series in zip(panel.queries, results_of(panel, dashboard, recorded), strict=True)
-        if not series and not _shows_faults_only(query)
-    ]
-    assert empty == []
-
-
-def _shows_faults_only(query: Query) -> bool:
-    """The recording has XIDs of one class only."""
-    return "DCGM_EXP_XID_ERRORS_COUNT" in query.expression and "63" not in query.expression
-
-
-@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda one: one.uid)
-def test_every_variable_has_values(dashboard: Dashboard, recorded: View) -> None:
-    for variable in dashboard.variables:
-        selector = recorded.expression(variable.selector, dashboard)
-        found = {one.labels.get(variable.label) for one in recorded.source.at(selector, recorded.end)}
-        assert found - {None}, variable
+def test_every_query_and_every_variable_of_a_dashboard_has_data(recorded: View) -> None:
+    for dashboard in DASHBOARDS:
+        empty = [
+            f"'{panel.title}': {query.expression}"
+            for panel in dashboard.panels
+            for query, series in zip(panel.queries, results_of(panel, dashboard, recorded), strict=True)
+            if not series
+        ]
+        assert empty == []
+        for variable in dashboard.variables:
+            selector = recorded.expression(variable.selector, dashboard)
+            found = {one.labels.get(variable.label) for one in recorded.source.at(selector, recorded.end)}
+            assert found - {None}, variable
 
 
 def test_a_run_is_chosen_by_its_variables(recorded: View) -> None:
@@ -122,15 +113,8 @@ def _await(source: MetricsSource, expression: str) -> None:
         time.sleep(0.2)
 
 
-@pytest.mark.parametrize(
-    ("dashboard", "panel", "query"), OURS, ids=[f"{one.uid}-{panel.title}" for one, panel, _ in OURS]
-)
-def test_a_query_over_our_metrics_returns_data_of_a_real_run(
-    dashboard: Dashboard, panel: Panel, query: Query, scraped: MetricsSource
-) -> None:
-    values = {**{variable.name: ".*" for variable in dashboard.variables}, "__rate_interval": "1m", "__range": "1m"}
-    _await(scraped, substituted(query.expression, values))
-
-
-def test_most_queries_of_runs_are_over_our_metrics() -> None:
+def test_every_query_over_our_metrics_returns_data_of_a_real_run(scraped: MetricsSource) -> None:
     assert len(OURS) > 50
+    for dashboard, query in OURS:
+        values = {variable.name: ".*" for variable in dashboard.variables}
+        _await(scraped, substituted(query.expression, {**values, "__rate_interval": "1m", "__range": "1m"}))
