@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,15 +14,13 @@ from observability.event_log import Event
 from observability.runlog import CheckpointCommitted, Restored, RunStarted, Step, read_all, select
 from platform_charts.jobs.drain import drain_head
 from tests.distribution import RAY
-from tests.engines.hosts import hosts
 from tests.engines.ray_cluster import short_folder
-from tests.engines.ray_nodes import RayNodes
 from tests.engines.ray_raylets import Raylet, raylets
 from tests.training.launch.driver import PATIENCE
 from tests.tune.search_driver import SearchDriver, assert_counted_once, drivers, search_of
 from training.driver_lock import DriverLock
 from training.errors import ExitStatus
-from tune.events import SearchNotice, TrialAdded, TrialReported
+from tune.events import TrialAdded, TrialReported
 
 pytestmark = pytest.mark.xdist_group(RAY)
 
@@ -48,48 +46,16 @@ def nodes() -> Iterator[Nodes]:
             yield Nodes(address, workers, folder)
 
 
-def search_on(
-    address: str,
-    root: Path,
-    *,
-    trials: int,
-    epochs: int,
-    prefix: Sequence[str] = (),
-    environment: Mapping[str, str] | None = None,
-) -> SearchDriver:
+def search_on(address: str, root: Path, *, trials: int, epochs: int) -> SearchDriver:
     """A driver of a search on a cluster, with two trials of two workers at the same time."""
     shared = {"scale": {"workers": 2, "address": address}, **FREQUENT}
     settings = search_of(space=RATES, epochs=epochs, shared=shared, algorithm="random", trials=trials, concurrency=2)
-    return SearchDriver(root, settings, prefix=prefix, environment=environment)
+    return SearchDriver(root, settings)
 
 
 def trials_of(driver: SearchDriver) -> set[str]:
     """The trials that the search has added."""
     return {event.trial for event in driver.read_log(offset=0).read_new() if isinstance(event, TrialAdded)}
-
-
-def is_waiting(event: Event) -> bool:
-    return isinstance(event, SearchNotice) and "waiting for the cluster's nodes" in event.message
-
-
-@pytest.mark.long(apart=True)
-def test_a_search_waits_for_its_nodes_and_trains_a_trial_on_two_hosts(tmp_path: Path) -> None:
-    """On hosts with 3 and 1 CPUs, one of two trials with two ranks has a rank on each: they meet on another address than loopback."""
-    with hosts(3) as (head, first, second), short_folder() as folder:
-        nodes = RayNodes(head, folder)
-        try:
-            nodes.join(first, cpus=3)
-            with search_on(
-                nodes.address, tmp_path, trials=4, epochs=2, prefix=head.prefix, environment=nodes.environment
-            ) as driver:
-                assert driver.wait_for(is_waiting)
-                nodes.join(second, cpus=1)
-                ended = driver.end()
-        finally:
-            nodes.stop()
-    assert ended.status == ExitStatus.DONE, ended.out + ended.err
-    assert "the cluster's nodes" in ended.out
-    assert_counted_once(driver.run, trials=4)
 
 
 @pytest.mark.long(apart=True)

@@ -87,17 +87,6 @@ def test_the_pods_of_all_concurrent_trials_are_admitted_together_and_placed(
     assert (workers["count"], workers["resourceUsage"]["nvidia.com/gpu"]) == (2, "8")
 
 
-def test_a_search_that_runs_is_not_submitted_twice(
-    queued: Operated, on_cluster: list[str], code: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    queued.dashboards.say("first", "RUNNING")
-    made = submitted(queued, on_cluster, code)
-    queued.await_state(made, lambda state: state.stage == "running", what="running")
-    again = ["search", "--name", "first", "--code", str(code), *on_cluster]
-    assert tune(again) == ExitStatus.REFUSED
-    assert "job first exists in namespace research (running)" in capsys.readouterr().err
-
-
 def test_a_search_that_was_stopped_continues_where_it_was_queued(
     queued: Operated, on_cluster: list[str], code: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -111,21 +100,6 @@ def test_a_search_that_was_stopped_continues_where_it_was_queued(
     assert training(["resume", "first", "--detach", *on_cluster]) == ExitStatus.DONE
     assert "job first is queued again" in capsys.readouterr().out
     assert job_of(queued)["metadata"]["uid"] == made["metadata"]["uid"]
-
-
-def test_a_search_that_was_stopped_is_submitted_again_with_changes(
-    queued: Operated, on_cluster: list[str], code: Path
-) -> None:
-    queued.dashboards.say("first", "RUNNING")
-    made = submitted(queued, on_cluster, code)
-    queued.await_state(made, lambda state: state.stage == "running", what="running")
-    assert training(["stop", "first", *on_cluster]) == ExitStatus.DONE
-    changed = ["--name", "first", "--set", "search.concurrency=2", "--detach"]
-    assert tune(["search", *changed, *on_cluster]) == ExitStatus.DONE
-    again = job_of(queued)
-    assert again["metadata"]["uid"] != made["metadata"]["uid"]
-    assert settings_of(queued)["search"]["concurrency"] == 2
-    queued.await_state(again, lambda state: state.stage == "running", what="running")
 
 
 def test_a_search_that_has_ended_is_extended_with_its_settings_its_code_and_its_options(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.engines.ray_cluster import SLOTS
-from tests.tune.schedulers.toy import METRIC, RATE, Log, journal, ray_cluster, search
+from tests.tune.schedulers.toy import METRIC, RATE, Log, journal, search
 from tests.tune.spaces import search_settings
 from training.config.schema import OptionValue
 from tune.history import SearchHistory
@@ -18,8 +18,6 @@ from tune.schedulers.build import make_scheduler
 from tune.schedulers.population import Exploit
 from tune.schedulers.recorded import RecordedScheduler
 from tune.space.space import Space
-
-__all__ = ["ray_cluster"]  # fixture
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
 

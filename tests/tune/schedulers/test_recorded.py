@@ -9,15 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.tune.schedulers.toy import METRIC, RATE, Log, outcome, ray_cluster, search
+from tests.tune.schedulers.toy import METRIC, RATE, Log, outcome, search
 from tests.tune.spaces import search_settings
 from training.config.schema import OptionValue
 from tune.history import SearchHistory
 from tune.schedulers.build import make_scheduler
 from tune.schedulers.recorded import RecordedScheduler, Stop
 from tune.space.space import Space
-
-__all__ = ["ray_cluster"]  # fixture
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
 
@@ -84,19 +82,6 @@ def test_a_continued_search_stops_the_same_trials_at_the_same_epochs(tmp_path: P
     assert outcome(continued.history) == wanted
     # A driver that is killed between a decision and its record leaves it to the next one, which decides it again.
     assert {(stop.trial, stop.epoch) for stop in [*before, *after]} == {(stop.trial, stop.epoch) for stop in stops}
-
-
-@pytest.mark.long
-def test_what_an_earlier_driver_decided_stays_whatever_the_order_of_the_repeated_results(tmp_path: Path) -> None:
-    _, before = run(tmp_path, {"name": "asha"}, concurrency=4, after_results=20)
-    interrupted = outcome(SearchHistory.read(tmp_path))
-    continued, after = run(tmp_path, {"name": "asha"}, concurrency=4)
-    for name, (status, epoch) in interrupted.items():
-        now, until = outcome(continued.history)[name]
-        assert now is not None
-        assert until == epoch if status else until >= epoch
-        assert status in {None, now}
-    assert not {stop.trial for stop in before} & {stop.trial for stop in after}
 
 
 @pytest.mark.long

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Protocol
 
-import pytest
-import ray
 from ray import tune
 from ray.tune import Callback
-from ray.tune.execution import tune_controller
 from ray.tune.search import Searcher
 
 from observability.event_log import Event
-from tests.engines.ray_cluster import SLOTS, short_folder
-from tests.engines.report_table import ran
+from tests.engines.ray_cluster import SLOTS
 from tests.tune.spaces import search_settings
 from training.config.schema import OptionValue, ScaleSettings
-from training.launch.ray_node import LocalNode
 from training.preflight import Machine
 from tune.events import SearchLogWriter, TrialAdded, TrialEnded, TrialReported, TrialStatus
 from tune.history import SearchHistory
@@ -39,33 +31,6 @@ SMALL = search_settings()
 
 Gain = Callable[[Mapping[str, Any], int, float], float]
 """What a trial's accuracy gains, from its values, its epoch and its accuracy before."""
-
-_ENVIRONMENT = {
-    "RAY_AUTH_MODE": "disabled",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_enable_worker_prestart": "0",
-    "RAY_prestart_worker_first_driver": "0",
-    "RAY_worker_register_timeout_seconds": "300",
-    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
-    "TUNE_GLOBAL_CHECKPOINT_S": "3600",
-}
-
-
-@pytest.fixture(scope="module")
-def ray_cluster() -> Iterator[None]:
-    """A Ray node that the tests of a module share. It has no agent to make runtime environments, which Ray Tune asks for."""
-    with pytest.MonkeyPatch.context() as patch, short_folder() as folder:
-        for name, value in _ENVIRONMENT.items():
-            patch.setenv(name, value)
-        patch.setattr(tune_controller, "_ActorClassCache", lambda: SimpleNamespace(get=cache(ray.remote)))
-        node = LocalNode(cpus=SLOTS, gpus=0, folder=folder, start_timeout=300)
-        try:
-            ray.init(node.address, log_to_driver=False, logging_level=logging.ERROR)
-            yield
-            ran("Ray cluster")
-        finally:
-            ray.shutdown()
-            node.stop()
 
 
 class ToyTrial(tune.Trainable):

@@ -10,28 +10,32 @@ import pytest
 from mlflow import MlflowClient
 
 from tests.distribution import RAY
-from tests.tune.searches import driver_environment, search_in
+from tests.engines import report_table
+from tests.training.launch.driver import ROOT
+from tests.tune.search_driver import SearchDriver, search_of
+from training.errors import ExitStatus
 from training.tracking.state import TrackingState
-from tune.folder import SearchFolder
 from tune.history import SearchHistory
 
-pytestmark = pytest.mark.xdist_group(RAY)
 
-SEARCH = {
-    "trials": 3,
-    "algorithm": "grid",
-    "scheduler": {"name": "asha", "grace_epochs": 1, "reduction_factor": 2},
-    "space": {"optimizer.learning_rate": {"choice": [3e-3, 1e-2, 1e-6]}},
-}
-
-
+@pytest.mark.xdist_group(RAY)
 def test_a_search_is_a_parent_run_with_a_child_for_each_trial(store_uri: str, tmp_path: Path) -> None:
-    tracking = {"enabled": True, "uri": store_uri, "registered_model": "best"}
-    folder = SearchFolder(search_in(tmp_path, SEARCH, epochs=3, tracking=tracking))
-    history = SearchHistory.read(folder.path)
+    settings = search_of(
+        space={"optimizer.learning_rate": {"choice": [3e-3, 1e-2, 1e-6]}},
+        epochs=3,
+        shared={"tracking": {"enabled": True, "uri": store_uri, "registered_model": "best"}},
+        algorithm="grid",
+        trials=3,
+        scheduler={"name": "asha", "grace_epochs": 1, "reduction_factor": 2},
+    )
+    with SearchDriver(tmp_path, settings) as driver:
+        ended = driver.end()
+    assert ended.status == ExitStatus.DONE, ended.out + ended.err
+    report_table.ran("Ray cluster")
+    history = SearchHistory.read(driver.run)
     best = history.ranked()[0]
     client = MlflowClient(tracking_uri=store_uri)
-    state = TrackingState.load(folder.path)
+    state = TrackingState.load(driver.run)
     assert state is not None
     parent = client.get_run(state.run_id)
     assert parent.info.status == "FINISHED"
@@ -52,17 +56,7 @@ def test_a_search_is_a_parent_run_with_a_child_for_each_trial(store_uri: str, tm
     assert {"search.yaml", "best.yaml", "report.html"} <= artifacts
 
     # Delivering again changes nothing.
-    assert _again(folder) == 0
+    follow = [sys.executable, "-m", "tune.tracking.follow", str(driver.run)]
+    subprocess.run(follow, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=120)
     assert len(client.search_runs([state.experiment_id])) == 1 + len(history.trials)
     assert len(client.search_model_versions("name = 'best'")) == 1
-
-
-def _again(folder: SearchFolder) -> int:
-    return subprocess.run(
-        [sys.executable, "-m", "tune.tracking.follow", str(folder.path)],
-        stdin=subprocess.DEVNULL,
-        env=driver_environment(),
-        capture_output=True,
-        check=False,
-        timeout=120,
-    ).returncode

@@ -18,13 +18,14 @@ from tune.events import TrialExploited
 from tune.trial.checkpoints import Donation, complete, donate, inherit, lost_donation
 
 
-@pytest.fixture
-def donor(tmp_path: Path) -> tuple[RunDirectory, Donation]:
+@pytest.fixture(scope="module")
+def donor(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunDirectory, Donation]:
     """A trial of two epochs, stopped, and its donated checkpoint."""
-    trial = trial_of(trial_settings(tmp_path), GatedAlone())
+    root = tmp_path_factory.mktemp("trials")
+    trial = trial_of(trial_settings(root), GatedAlone())
     trial.advance()
     report = trial.advance()
-    run = RunDirectory(tmp_path / "t001")
+    run = RunDirectory(root / "t001")
     donation = donate(run, epoch=report.epoch, step=report.step)
     trial.stop()
     return run, donation
@@ -42,14 +43,15 @@ def test_a_donated_checkpoint_outlives_retention(donor: tuple[RunDirectory, Dona
 
 
 def test_a_trial_continues_from_the_donors_weights_with_its_own_settings(
-    donor: tuple[RunDirectory, Donation], tmp_path: Path
+    donor: tuple[RunDirectory, Donation],
 ) -> None:
-    _, donation = donor
-    settings = trial_settings(tmp_path, "t002", optimizer={"learning_rate": 1e-4})
+    run, donation = donor
+    root = run.path.parent
+    settings = trial_settings(root, "t002", optimizer={"learning_rate": 1e-4})
     clone = trial_of(settings, GatedAlone())
     clone.advance()
     clone.stop()
-    run = RunDirectory(tmp_path / "t002")
+    run = RunDirectory(root / "t002")
     inherit(run, donation)
     assert committed_steps(run.checkpoints) == [donation.step]
     assert [problems for _, problems in verify_run(run.path)] == [[]]
@@ -59,21 +61,22 @@ def test_a_trial_continues_from_the_donors_weights_with_its_own_settings(
 
 
 def test_a_copy_that_was_decided_but_not_made_is_known_until_the_trial_has_begun_with_it(
-    donor: tuple[RunDirectory, Donation], tmp_path: Path
+    donor: tuple[RunDirectory, Donation],
 ) -> None:
-    _, donation = donor
+    run, donation = donor
+    root = run.path.parent
     exploit = TrialExploited(
-        trial="t002",
+        trial="t003",
         donor="t001",
         epoch=donation.epoch,
         step=donation.step,
         weights_sha256=donation.weights_sha256,
         values={},
     )
-    run = RunDirectory(tmp_path / "t002")
+    run = RunDirectory(root / "t003")
     assert lost_donation(run, []) is None
     assert lost_donation(run, [exploit]) == donation
-    clone = trial_of(trial_settings(tmp_path, "t002"), GatedAlone(), epoch=donation.epoch)
+    clone = trial_of(trial_settings(root, "t003"), GatedAlone(), epoch=donation.epoch)
     inherit(run, donation)
     assert lost_donation(run, [exploit]) == donation
     clone.advance()
@@ -83,9 +86,9 @@ def test_a_copy_that_was_decided_but_not_made_is_known_until_the_trial_has_begun
     assert lost_donation(run, [exploit, again]) == donation
 
 
-def test_a_copy_that_was_cut_off_is_completed(donor: tuple[RunDirectory, Donation], tmp_path: Path) -> None:
-    _, donation = donor
-    run = RunDirectory(tmp_path / "t003")
+def test_a_copy_that_was_cut_off_is_completed(donor: tuple[RunDirectory, Donation]) -> None:
+    run, donation = donor
+    run = RunDirectory(run.path.parent / "t004")
     run.checkpoints.mkdir(parents=True)
     donation.write(run.path / "inherits.json")
     (run.checkpoints / ".step-00000001").mkdir()

@@ -31,12 +31,14 @@ def await_evaluation(run: Path, *, epoch: int) -> None:
         time.sleep(0.02)
 
 
-def uninterrupted(folder: Path) -> str:
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Hash of the weights of the same run without gate and interruption."""
-    return run_alone(trial_settings(folder), folder / "uninterrupted").weights_sha256
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    return run_alone(trial_settings(folder), folder / "run").weights_sha256
 
 
-def test_a_trial_reports_each_evaluation_and_ends_in_the_weights_of_a_run(tmp_path: Path) -> None:
+def test_a_trial_reports_each_evaluation_and_ends_in_the_weights_of_a_run(tmp_path: Path, uninterrupted: str) -> None:
     launcher = GatedAlone()
     reports = to_its_end(tmp_path, launcher)
     assert [report.epoch for report in reports] == [1, 2, 3, 4]
@@ -47,7 +49,7 @@ def test_a_trial_reports_each_evaluation_and_ends_in_the_weights_of_a_run(tmp_pa
     assert seconds == sorted(seconds)
     assert seconds[0] > 0
     assert [report.is_last for report in reports] == [False, False, False, True]
-    assert reports[-1].weights_sha256 == uninterrupted(tmp_path)
+    assert reports[-1].weights_sha256 == uninterrupted
 
 
 def test_nothing_is_trained_beyond_the_gate(tmp_path: Path) -> None:
@@ -59,7 +61,9 @@ def test_nothing_is_trained_beyond_the_gate(tmp_path: Path) -> None:
     assert select(read_all(tmp_path / "t001"), RunEnded)[-1].status == "interrupted"
 
 
-def test_an_evaluation_that_the_search_has_not_heard_of_is_reported_when_the_trial_continues(tmp_path: Path) -> None:
+def test_an_evaluation_that_the_search_has_not_heard_of_is_reported_when_the_trial_continues(
+    tmp_path: Path, uninterrupted: str
+) -> None:
     """The driver was killed or stopped after it, and the trial continues from the checkpoint behind it."""
     launcher = GatedAlone()
     trial = trial_of(trial_settings(tmp_path), launcher)
@@ -73,7 +77,7 @@ def test_an_evaluation_that_the_search_has_not_heard_of_is_reported_when_the_tri
     seconds = [first.worker_seconds, *(report.worker_seconds for report in reports)]
     assert seconds == sorted(seconds)
     assert len(steps_of(tmp_path / "t001")) == len({step.step for step in steps_of(tmp_path / "t001")})
-    assert reports[-1].weights_sha256 == uninterrupted(tmp_path)
+    assert reports[-1].weights_sha256 == uninterrupted
 
 
 def test_a_failed_trial_fails_again_after_its_evaluations(tmp_path: Path) -> None:
@@ -95,37 +99,23 @@ def test_evaluations_that_are_further_apart_are_waited_for(tmp_path: Path) -> No
     assert reports[-1].is_last
 
 
-def test_a_stopped_trial_continues_and_ends_in_the_same_weights(tmp_path: Path) -> None:
-    trial = trial_of(trial_settings(tmp_path), GatedAlone())
-    reports = [trial.advance(), trial.advance()]
-    trial.stop()
-    after = to_its_end(tmp_path, GatedAlone(), epoch=2)
-    assert [report.epoch for report in after] == [3, 4]
-    assert after[0].worker_seconds > reports[-1].worker_seconds
-    assert after[-1].weights_sha256 == uninterrupted(tmp_path)
-
-
-def test_a_trial_that_waits_for_too_long_saves_and_starts_again(tmp_path: Path) -> None:
+def test_a_trial_that_waits_for_too_long_saves_and_starts_again(tmp_path: Path, uninterrupted: str) -> None:
     launcher = GatedAlone(patience=0.0)
     reports = to_its_end(tmp_path, launcher)
     assert [report.epoch for report in reports] == list(range(1, EPOCHS + 1))
     assert launcher.launches > 1
-    assert reports[-1].weights_sha256 == uninterrupted(tmp_path)
+    assert reports[-1].weights_sha256 == uninterrupted
 
 
-def test_recorded_evaluations_come_first_and_start_nothing(tmp_path: Path) -> None:
+def test_recorded_evaluations_come_first_and_an_end_that_was_not_recorded_is_reported(tmp_path: Path) -> None:
     recorded = to_its_end(tmp_path, GatedAlone())
     launcher = GatedAlone()
     trial = trial_of(trial_settings(tmp_path), launcher, recorded=recorded)
     assert [trial.advance() for _ in recorded] == recorded
     assert launcher.launches == 0
-
-
-def test_a_trial_that_has_ended_without_saying_so_says_it_now(tmp_path: Path) -> None:
-    reports = to_its_end(tmp_path, GatedAlone())
     again = trial_of(trial_settings(tmp_path), GatedAlone(), epoch=EPOCHS - 1).advance()
-    assert (again.epoch, again.is_last, again.metrics) == (EPOCHS, True, reports[-1].metrics)
-    assert again.weights_sha256 == reports[-1].weights_sha256
+    assert (again.epoch, again.is_last, again.metrics) == (EPOCHS, True, recorded[-1].metrics)
+    assert again.weights_sha256 == recorded[-1].weights_sha256
 
 
 def test_a_trial_takes_its_run_over_from_a_driver_that_still_waits(tmp_path: Path) -> None:
