@@ -1,20 +1,34 @@
-"""The life of a search with real Ray: its driver is killed or interrupted, its ranks die, its trials fail."""
+"""The life of a search with real Ray: its driver is killed or interrupted, its trials fail, its disk is full, its population is copied."""
 
 from __future__ import annotations
 
+import os
 import random
+import signal
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from observability.runlog import Restored, RunStarted, read_all, select
+from observability.runlog import Restored, RunEnded, RunStarted, read_all, select
 from tests.distribution import RAY
+from tests.engines.small_disk import small_disk
+from tests.training.launch.driver import ROOT
+from tests.training.launch.terminal import on_terminal
 from tests.training.runs import run_alone
-from tests.tune.search_driver import SearchDriver, assert_counted_once, drivers, fingerprints, search_of
+from tests.tune.search_driver import (
+    NAME,
+    SearchDriver,
+    assert_counted_once,
+    drivers,
+    fingerprints,
+    search_arguments,
+    search_of,
+)
 from training.config.load import load_settings
 from training.errors import ExitStatus
-from tune.events import TrialReported
+from tune.events import SearchEnded, SearchLogReader, SearchNotice, TrialExploited, TrialReported
 from tune.history import SearchHistory
 
 pytestmark = pytest.mark.xdist_group(RAY)
@@ -142,3 +156,129 @@ def test_a_trial_that_fails_says_why_and_too_many_end_the_search(tmp_path: Path)
     assert_counted_once(search, trials=4)
     for name, files in before.items():
         assert fingerprints(trial_folder(search, name)) == files
+
+
+AT_ONCE = 20.0
+
+"""Seconds; the trials of an interrupted search are given 300 to save."""
+
+
+def endings(search: Path) -> list[tuple[str, str]]:
+    """Status and reason of the end of each driver that logged one."""
+    events = SearchLogReader(search).read_new()
+    return [(event.status, event.reason) for event in events if isinstance(event, SearchEnded)]
+
+
+@pytest.mark.long
+def test_a_closed_terminal_saves_the_trials_and_a_second_ctrl_c_does_not_wait_for_them(tmp_path: Path) -> None:
+    settings = search_of(
+        space={"optimizer.learning_rate": {"choice": [0.001, 0.01]}},
+        epochs=30,
+        shared={"checkpoint": {"every_steps": 5}},
+        algorithm="grid",
+    )
+    search = tmp_path / NAME
+    command = [sys.executable, "-m", "tune", *search_arguments(tmp_path, settings)]
+    with on_terminal(command, folder=ROOT) as terminal:
+        terminal.wait_until(lambda: any(trial.reports for trial in SearchHistory.read(search).trials.values()))
+        terminal.close()
+        os.killpg(terminal.process.pid, signal.SIGHUP)  # as a shell does; the kernel has sent one already
+        assert terminal.end() == ExitStatus.INTERRUPTED
+    assert endings(search) == [("interrupted", "stopped by SIGHUP")]
+    running = [name for name, trial in SearchHistory.read(search).trials.items() if trial.ended is None]
+    assert running
+    saved = {name: select(read_all(search / "trials" / name), RunEnded)[-1] for name in running}
+    assert {ended.status for ended in saved.values()} == {"interrupted"}
+
+    with SearchDriver(tmp_path, settings) as driver:
+        assert driver.wait_for(lambda event: isinstance(event, TrialReported))
+        driver.signal_ranks("t002", signal.SIGSTOP)  # it hangs, so the first Ctrl-C does not end the search
+        driver.interrupt()
+        assert driver.wait_for(lambda event: isinstance(event, SearchNotice))
+        driver.interrupt()
+        ended = driver.end(timeout=AT_ONCE)
+        driver.wait_for_descendants(timeout=AT_ONCE)
+    assert ended.status == ExitStatus.INTERRUPTED, ended.out + ended.err
+    assert "Traceback" not in ended.err
+    assert "a second one stops immediately" in ended.out
+    assert f"make tune NAME={search} continues them" in ended.err
+    assert endings(search)[-1] == ("interrupted", "stopped without saving the running trials")
+
+    with SearchDriver(tmp_path, settings) as driver:
+        ended = driver.end()
+    assert ended.status == ExitStatus.DONE, ended.out + ended.err
+    assert_counted_once(search, trials=2)
+    for name, trial in SearchHistory.read(search).trials.items():
+        assert [report.epoch for report in trial.reports] == list(range(1, 31))
+        if name in saved:  # it went on in the step after its last one
+            assert select(read_all(search / "trials" / name), Restored)[0].step == saved[name].step
+
+
+def fill(path: Path) -> None:
+    """Take all the space there is."""
+    with path.open("wb", buffering=0) as file:
+        for size in (2**20, 1):
+            try:
+                while True:
+                    file.write(bytes(size))
+            except OSError:
+                continue
+
+
+@pytest.mark.long
+def test_a_full_disk_ends_a_search_with_a_remedy_and_it_continues(tmp_path: Path) -> None:
+    settings = search_of(
+        space={"optimizer.learning_rate": {"log_uniform": [1e-4, 1e-1]}},
+        epochs=40,
+        shared={"checkpoint": {"every_steps": 5}},
+        algorithm="random",
+        trials=2,
+        concurrency=1,
+    )
+    with small_disk(tmp_path / "disk", size="300m") as disk:  # slightly more than a search needs to start
+        root = disk / "searches"
+        with SearchDriver(root, settings) as driver:
+            assert driver.wait_for(lambda event: isinstance(event, TrialReported))
+            fill(disk / "ballast")
+            ended = driver.end()
+            driver.wait_for_descendants()
+        assert ended.status == ExitStatus.FAILED, ended.out + ended.err
+        assert "No space left on device" in ended.err
+        assert f"remedy: free disk space; make tune NAME={root / 's'} continues the search" in ended.err
+        assert "Traceback" not in ended.err
+        assert "Traceback" not in (root / "s" / "search.jsonl").read_text()
+        (disk / "ballast").unlink()
+        with SearchDriver(root, settings) as driver:
+            ended = driver.end()
+            driver.wait_for_descendants()
+        assert ended.status == ExitStatus.DONE, ended.out + ended.err
+        assert_counted_once(root / "s", trials=2)
+
+
+@pytest.mark.long
+def test_a_population_whose_driver_is_killed_at_an_exploit_makes_it_once(tmp_path: Path) -> None:
+    """The clone begins with the donor's weights, although the driver that decided it was killed before it could."""
+    settings = search_of(
+        space={"optimizer.learning_rate": {"choice": [0.01, 0.003, 0.02, 1e-6]}},
+        epochs=4,
+        algorithm="grid",
+        trials=4,
+        scheduler={"name": "pbt", "every_epochs": 2, "quantile": 0.25},
+    )
+    with SearchDriver(tmp_path, settings) as driver:
+        assert driver.wait_for(lambda event: isinstance(event, TrialExploited))
+        driver.kill()
+        driver.wait_for_descendants()
+    with SearchDriver(tmp_path, settings) as driver:
+        ended = driver.end()
+    assert ended.status == ExitStatus.DONE, ended.out + ended.err
+    search = driver.run
+    assert_counted_once(search, trials=4)
+    history = SearchHistory.read(search)
+    assert {(trial.status, trial.epoch) for trial in history.trials.values()} == {("done", 4)}
+    exploits = [event for event in SearchLogReader(search).read_new() if isinstance(event, TrialExploited)]
+    assert len({(one.trial, one.epoch) for one in exploits}) == len(exploits)
+    for exploit in exploits:
+        restored = select(read_all(search / "trials" / exploit.trial), Restored)
+        after = next(event for event in restored if event.time > exploit.time)
+        assert (after.step, after.weights_sha256) == (exploit.step, exploit.weights_sha256)

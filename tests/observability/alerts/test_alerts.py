@@ -12,12 +12,12 @@ import yaml
 from observability.alerts.catalog import ALERTS, GROUPS
 from observability.alerts.model import Alert, Group
 from tests.engines.promtool import promtool
-from tests.observability.alerts.cases import checkpoints, gpu, network, nodes, queue, services, training
+from tests.observability.alerts.cases import checkpoints, gpu, nodes, queue, services, training
 from tests.observability.alerts.cases.case import Case, Series
 
 pytestmark = pytest.mark.monitoring
 
-CASES = (*training.CASES, *checkpoints.CASES, *queue.CASES, *gpu.CASES, *nodes.CASES, *network.CASES, *services.CASES)
+CASES = (*training.CASES, *checkpoints.CASES, *queue.CASES, *gpu.CASES, *nodes.CASES, *services.CASES)
 
 _LOOKBACK_MINUTES = 5
 """Time for which Prometheus shows the last sample of a series that is not marked as stale."""

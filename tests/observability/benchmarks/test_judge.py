@@ -1,11 +1,13 @@
-"""The gate finds changes of a tenth and ignores noise, with the noise of real rounds."""
+"""The gate finds changes of a tenth and ignores noise, with the noise of real rounds; its power, and change points in a series of results."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+from observability.benchmarks.gate.change_points import change_points
 from observability.benchmarks.gate.judge import MIN_ROUNDS, PRECISION, Outcome, judge
+from observability.benchmarks.gate.power import outcomes, report
 
 _TRIALS = 200
 
@@ -64,3 +66,71 @@ def test_noisy_rounds_say_how_many_are_needed() -> None:
     assert few.rounds_needed > 6
     useless = judge(baseline, _rounds(5, noise=0.3, generator=generator), higher_is_better=True)
     assert useless.rounds_needed is None
+
+
+GENERATOR = np.random.default_rng(3)
+
+
+def rounds(level: float, *, noise: float, count: int = 40) -> list[float]:
+    """Rounds around a level, with a relative standard deviation."""
+    return [level * float(np.exp(one)) for one in GENERATOR.normal(0, noise, count)]
+
+
+def test_a_quiet_machine_finds_a_tenth_with_few_rounds_and_takes_no_noise_for_a_change() -> None:
+    quiet = rounds(1.0, noise=0.02)
+    assert outcomes(quiet, rounds(1.1, noise=0.02), rounds=6)[Outcome.WORSE] >= 190
+    assert outcomes(quiet, quiet, rounds=6)[Outcome.UNCHANGED] >= 190
+
+
+def test_a_noisy_machine_needs_more_rounds() -> None:
+    noisy, slower = rounds(1.0, noise=0.08), rounds(1.1, noise=0.08)
+    few, many = (outcomes(noisy, slower, rounds=count) for count in (6, 30))
+    assert few[Outcome.UNCERTAIN] > 100 > many[Outcome.UNCERTAIN]
+    assert few[Outcome.UNCHANGED] == many[Outcome.BETTER] == 0
+
+
+def test_too_few_rounds_to_draw_from_are_refused() -> None:
+    with pytest.raises(ValueError, match="needs 15 rounds or more of both, got 14 and 40"):
+        outcomes([1.0] * 14, [1.0] * 40, rounds=6)
+
+
+def test_the_report_names_the_measured_change_and_every_size_of_a_result() -> None:
+    level = [1.0] * 20
+    lines = report(
+        {"platform": level, "bare_ddp": level, "slower_platform": [1.1] * 20, "slower_bare_ddp": [1.25] * 20}
+    )
+    assert len(lines) == 12
+    assert lines[4] == "platform slower by a tenth, +10.0% in the median; of 200 results of 6 rounds: worse 200"
+    assert lines[8] == "baseline slower by a tenth, -20.0% in the median; of 200 results of 6 rounds: better 200"
+
+
+def _noisy(levels: list[tuple[int, float]], *, noise: float, seed: int) -> list[float]:
+    generator = np.random.default_rng(seed)
+    return [level * float(np.exp(generator.normal(0, noise))) for runs, level in levels for _ in range(runs)]
+
+
+def test_a_short_or_constant_series_has_none() -> None:
+    assert change_points([]) == []
+    assert change_points([1.0, 1.0, 2.0, 2.0, 2.0]) == []
+    assert change_points([1.0] * 30) == []
+
+
+@pytest.mark.parametrize("level", [0.9, 1.1])
+def test_a_level_that_changes_by_a_tenth_is_found_where_it_changes(level: float) -> None:
+    found = [change_points(_noisy([(12, 1.0), (8, level)], noise=0.02, seed=seed)) for seed in range(20)]
+    assert sum(points == [12] for points in found) >= 19
+
+
+def test_two_changes_are_found_oldest_first() -> None:
+    assert change_points(_noisy([(10, 1.0), (10, 1.2), (10, 0.9)], noise=0.02, seed=1)) == [10, 20]
+
+
+def test_noise_has_none_in_nineteen_of_twenty_series() -> None:
+    found = [change_points(_noisy([(20, 1.0)], noise=0.05, seed=seed)) for seed in range(40)]
+    assert sum(points == [] for points in found) >= 38
+
+
+def test_one_outlier_is_no_change_of_level() -> None:
+    values = _noisy([(20, 1.0)], noise=0.01, seed=3)
+    values[9] *= 1.5
+    assert change_points(values) == []

@@ -1,8 +1,8 @@
-"""Cases of `observability.alerts.services`."""
+"""Cases of `observability.alerts.services` and `network`."""
 
 from __future__ import annotations
 
-from tests.observability.alerts.cases.case import Case, flat, later, series
+from tests.observability.alerts.cases.case import Case, flat, later, rising, series
 
 
 def _pods(namespace: str, deployment: str) -> str:
@@ -21,7 +21,6 @@ def _cron_job(name: str) -> tuple[str, str, str]:
 _CLEANED_UP, _CREATED, _SUSPENDED = _cron_job("mlflow-cleanup")
 _BACKED_UP, _BACKUP_CREATED, _BACKUP_SUSPENDED = _cron_job("mlflow-backup")
 _DRILLED, _DRILL_CREATED, _DRILL_SUSPENDED = _cron_job("mlflow-restore-drill")
-
 _MLFLOW, _KUEUE = _pods("mlflow", "mlflow"), _pods("kueue-system", "kueue-controller-manager")
 _SIZER = _pods("monitoring", "job-sizer")
 _JOB = {"namespace": "vision", "name": "first"}
@@ -33,7 +32,10 @@ _KUEUE_TARGET = series("up", namespace="kueue-system", pod="kueue-x")
 _GPUS = series("kube_node_status_capacity", node="n1", resource="nvidia_com_gpu")
 _TEMPERATURE = series("DCGM_FI_DEV_GPU_TEMP", node="n1", gpu="0")
 _RETRIES = series("fluentbit_output_retries_total", pod="fluent-bit-x", name="cloudwatch_logs.0")
-
+_POD = {"namespace": "vision", "pod": "first-workers-0"}
+_SENT = series("container_network_transmit_bytes_total", **_POD, interface="eth0")
+_EFA = series("kube_pod_container_resource_requests", **_POD, container="ray", resource="vpc_amazonaws_com_efa")
+_MINUTE = 60
 CASES = (
     Case(
         alert="MlflowDown",
@@ -147,5 +149,17 @@ CASES = (
         summary="fluent-bit-x in gpu-system cannot deliver logs (500m retries a second), "
         "and will drop the oldest once its buffer is full.",
         silent={"no retries": {_RETRIES: flat(3, 40)}, "retries for 20 minutes": {_RETRIES: "0+30x20 600+0x20"}},
+    ),
+    Case(
+        alert="EfaFallback",
+        at=30,
+        series={_SENT: rising(300e6 * _MINUTE, 30), _EFA: flat(4, 30)},
+        labels=_POD,
+        summary="vision/first-workers-0 has EFA, and sends 300MB/s over TCP.",
+        silent={
+            "little over TCP": {_SENT: rising(200e6 * _MINUTE, 30)},
+            "a pod without EFA": {_EFA: ""},
+            "an upload of ten minutes": {_SENT: f"0+0x18 0+{300e6 * _MINUTE}x12"},
+        },
     ),
 )
