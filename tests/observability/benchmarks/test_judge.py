@@ -1,4 +1,4 @@
-"""The gate finds changes of a tenth and ignores noise, with the noise of real rounds; its power, and change points in a series of results."""
+"""The gate finds changes of a tenth and ignores noise, with the noise of real rounds; its power; change points in a series of results."""
 
 from __future__ import annotations
 
