@@ -10,16 +10,15 @@ import pytest
 
 from infra.spec.errors import ExitStatus
 from observability.benchmarks.communication import command
-from observability.benchmarks.communication.cases import CASES, STEPS, Case, chosen
+from observability.benchmarks.communication.cases import CASES, STEPS, chosen
 from observability.benchmarks.communication.measure import Measured, Round, plan
-from observability.benchmarks.communication.ranks import ranks_on
 from observability.benchmarks.communication.table import expected_seconds, rows
 from observability.benchmarks.communication.wire import WireCounter
 from observability.benchmarks.gate.history import read_results
 from observability.benchmarks.hosts import Sent, parse_counters
 from tests.engines.hosts import hosts
 from training.config.load import validate_names
-from training.errors import SettingsError, TrainingFailedError
+from training.errors import SettingsError
 
 NAMED = {case.name: case for case in CASES}
 PLAIN, FLAT = NAMED["plain"], NAMED["plain-2-per-host"]
@@ -188,11 +187,3 @@ def test_two_hosts_count_what_was_computed_and_half_of_it_under_bf16(
     assert bf16["rounds"][0]["loss"] == pytest.approx(plain["rounds"][0]["loss"], rel=0.05)
     (comparison,) = read_results(file).comparisons.values()
     assert comparison.ratio == pytest.approx(bf16["rounds"][0]["seconds"] / plain["rounds"][0]["seconds"])
-
-
-@pytest.mark.long
-def test_a_rank_that_fails_ends_the_benchmark_with_its_error(tmp_path: Path) -> None:
-    wrong = Case("wrong", {"model": {"name": "mlp", "options": {"hidden": [0]}}}).settings(hosts=2)
-    refused = pytest.raises(TrainingFailedError, match=r"rank \d failed: SettingsError: model.options.hidden")
-    with hosts(2) as found, ranks_on(found, per_host=1, folder=tmp_path) as ranks, refused:
-        ranks.train(wrong)

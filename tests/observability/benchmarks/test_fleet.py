@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.spec.release import load_release
 from observability.benchmarks.fleet.__main__ import main
 from observability.benchmarks.fleet.axes import Axis, label_sets
-from observability.benchmarks.fleet.exporters import GPU_SECONDS, OTHER_SECONDS, RAY_SECONDS, scrapes
+from observability.benchmarks.fleet.exporters import scrapes
 from observability.benchmarks.fleet.measure import summarize
 from observability.benchmarks.fleet.page import Page
 from observability.benchmarks.fleet.prometheus import Prometheus, recording
@@ -24,10 +23,7 @@ from observability.benchmarks.fleet.server import Exporters, serving
 from observability.benchmarks.fleet.shape import Fleet
 from observability.benchmarks.fleet.values import Values
 from observability.metrics.scraped import SCRAPED
-from platform_charts.objects.monitoring import monitors
 from tests.engines import prometheus
-from tests.infra.aws.graphs import settings_of
-from tests.platform_charts.charts.releases import installs_of
 
 pytestmark = pytest.mark.monitoring
 
@@ -148,21 +144,6 @@ def samples(page: Page) -> dict[str, float]:
     """The values of a page by name and labels."""
     lines = page.text().decode().splitlines()
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
-
-
-def test_the_intervals_are_those_of_the_stack() -> None:
-    """The operator's default of 30 s holds where a monitor has none."""
-    settings = settings_of("prod")
-    ray = {
-        endpoint["interval"]
-        for monitor in monitors(settings, load_release())
-        for endpoint in monitor["spec"]["podMetricsEndpoints"]
-    }
-    exporter = installs_of(settings)["dcgm-exporter"].values["serviceMonitor"]
-    stack = installs_of(settings)["kube-prometheus-stack"].values["prometheus"]["prometheusSpec"]
-    assert ray == {f"{RAY_SECONDS}s"}
-    assert exporter["interval"] == f"{GPU_SECONDS}s"
-    assert (stack.get("scrapeInterval", "30s"), stack.get("evaluationInterval", "30s")) == (f"{OTHER_SECONDS}s",) * 2
 
 
 def test_a_fleet_that_cannot_exist_is_refused(
