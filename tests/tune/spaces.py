@@ -1,12 +1,18 @@
-"""Search sections for tests."""
+"""Search sections, spaces, and trials as a search's history has them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from training.config.schema import OptionValue
+from tune.events import TrialEnded, TrialReported, TrialStatus
+from tune.history import TrialHistory
 from tune.settings import SearchSettings
+from tune.space.settings import AxisSettings
 from tune.space.space import Space
 
+Axes = Mapping[str, Mapping[str, object]]
 RATE = {"optimizer.learning_rate": {"log_uniform": [1e-4, 1e-1]}}
 
 
@@ -19,6 +25,26 @@ def search_settings(
     )
 
 
-def space_of(axes: dict[str, Any]) -> Space:
-    """The space of the file's form of the axes."""
-    return Space.of(search_settings(space=axes).space)
+def space_of(axes: Axes) -> Space:
+    """The space of these axes, as a file has them."""
+    return Space.of({key: AxisSettings.model_validate(axis) for key, axis in axes.items()})
+
+
+def trial_of(
+    number: int,
+    values: Mapping[str, OptionValue],
+    *losses: float,
+    status: TrialStatus | None = "done",
+    metric: str = "validation_loss",
+    **metrics: float,
+) -> TrialHistory:
+    """A trial with these values whose evaluations gave these losses, and in each of them the other metrics."""
+    name = f"t{number:03d}"
+    reports = [
+        TrialReported(
+            trial=name, epoch=epoch, step=epoch, metrics={metric: loss, **metrics}, worker_seconds=float(epoch)
+        )
+        for epoch, loss in enumerate(losses, start=1)
+    ]
+    ended = None if status is None else TrialEnded(trial=name, status=status)
+    return TrialHistory(id=name, first_values=values, values=values, added=float(number), reports=reports, ended=ended)

@@ -1,17 +1,21 @@
-"""The commands of a search: refusals are quick, and a report knows whether its search runs."""
+"""The commands of a search, and those that it prints: refusals are quick, and a report knows whether its search runs."""
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.makefile import command
 from tests.training.cli.command import Answer, ask
-from tests.tune.sample_search import SampleSearch
+from tests.tune.sample_search import CODE, NAME, SampleSearch
 from training import new_project
+from training.environment import RUN_ARGUMENTS_VARIABLE
 from training.errors import ExitStatus
 from tune.cli import main
+from tune.commands import train_command
 from tune.folder import SearchFolder
 
 
@@ -30,8 +34,8 @@ def test_what_cannot_be_searched_is_refused_before_anything_heavy_is_imported(tm
 
 
 def test_a_search_that_does_not_exist_is_refused_with_the_nearest_and_opened_by_its_folder(tmp_path: Path) -> None:
-    for command in ("status", "report"):
-        nothing = tune(tmp_path, command)
+    for program in ("status", "report"):
+        nothing = tune(tmp_path, program)
         assert (nothing.status, nothing.heavy) == (2, frozenset())
         assert "no searches under .local/searches\n  remedy: start one: make tune" in nothing.err
     SampleSearch(trials=1).write(tmp_path / ".local/searches/first")
@@ -88,3 +92,33 @@ def test_a_new_project_is_searched_with_its_own_model(tmp_path: Path) -> None:
     assert told.status == ExitStatus.WRONG_INPUT
     assert "train.yaml: no search section" in told.err
     assert "in tune.yaml of a code folder" in told.err
+
+
+def test_the_command_of_the_best_trial_reads_its_settings_and_the_code_that_the_search_kept(tmp_path: Path) -> None:
+    search = SampleSearch(trials=4, epochs=3)
+    words = shlex.split(train_command(search.history, tmp_path))
+    name = f"{NAME}-{search.history.ranked()[0].id}"
+    assert words[0] == "make"
+    planned = command(*words[1:])
+    assert planned == ["-m", "training", "train", "--config", str(tmp_path / "best.yaml"), "--name", name]
+    folder = tmp_path / "it's $HOME"
+    with_code = shlex.split(train_command(SampleSearch(trials=4, epochs=3, code=True).history, folder))
+    planned = command(*[word for word in with_code[1:] if not word.startswith("CONFIG=")])
+    assert planned[planned.index("--code") + 1] == str(folder / CODE["archive"])
+
+
+def test_the_command_of_a_search_on_a_cluster_takes_copies_of_its_files_and_a_valid_name() -> None:
+    search = SampleSearch(trials=1, epochs=2, name="a" * 47, code=True)
+    words = shlex.split(train_command(search.history, Path("/mnt/runs/searches") / ("a" * 47)))
+    assert words[:4] == ["make", "train", "ENV=…", "CONFIG=best.yaml"]
+    assert words[4:] == [f"NAME={'a' * 42}-t001", "CODE=a.tar.gz"]
+    long = SampleSearch(trials=1, epochs=2, name="a" * 63)
+    assert f"NAME={'a' * 58}-t001" in shlex.split(train_command(long.history, Path("/runs")))
+
+
+def test_a_search_is_continued_by_what_its_user_types(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = SearchFolder(tmp_path / "my search")
+    monkeypatch.delenv(RUN_ARGUMENTS_VARIABLE, raising=False)
+    assert shlex.split(folder.command) == ["make", "tune", f"NAME={tmp_path}/my search"]
+    monkeypatch.setenv(RUN_ARGUMENTS_VARIABLE, "ENV=prod JOB=first TEAM=research")
+    assert folder.command == "make tune ENV=prod NAME=first TEAM=research"

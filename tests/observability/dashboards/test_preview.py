@@ -1,4 +1,4 @@
-"""The pictures of dashboards, and what the command refuses."""
+"""The pictures of dashboards from a real Prometheus, in which every query has data, and what the command refuses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from infra.spec.errors import ExitStatus, PlatformError
 from observability.dashboards.__main__ import COMMANDS
 from observability.dashboards.catalog import DASHBOARDS
 from observability.dashboards.model import Chart, Unit
-from observability.dashboards.preview.picture import View, draw_dashboard
+from observability.dashboards.preview.picture import View, draw_dashboard, results_of
 from observability.dashboards.preview.source import MetricsSource
 from observability.dashboards.preview.units import shown, ticks
 
@@ -80,3 +80,26 @@ def test_ticks_are_few_distinct_and_inside_the_axis(start: float, span: float, u
 def test_an_address_with_a_path_is_kept() -> None:
     """Behind an ingress, Prometheus may have a prefix."""
     assert MetricsSource("http://localhost:9090/prometheus/").url == "http://localhost:9090/prometheus"
+
+
+def test_every_query_and_every_variable_of_a_dashboard_has_data(recorded: View) -> None:
+    for dashboard in DASHBOARDS:
+        empty = [
+            f"'{panel.title}': {query.expression}"
+            for panel in dashboard.panels
+            for query, series in zip(panel.queries, results_of(panel, dashboard, recorded), strict=True)
+            if not series
+        ]
+        assert empty == []
+        for variable in dashboard.variables:
+            selector = recorded.expression(variable.selector, dashboard)
+            found = {one.labels.get(variable.label) for one in recorded.source.at(selector, recorded.end)}
+            assert found - {None}, variable
+
+
+def test_a_run_is_chosen_by_its_variables(recorded: View) -> None:
+    (dashboard,) = [one for one in DASHBOARDS if one.uid == "rtp-run"]
+    (panel,) = [one for one in dashboard.panels if one.title == "Progress"]
+    chosen = View(source=recorded.source, end=recorded.end, seconds=600, values={"team": "vision"})
+    (series,) = results_of(panel, dashboard, chosen)
+    assert [one.labels["run"] for one in series] == ["resnet50-imagenet"]

@@ -1,11 +1,13 @@
-"""The numbers behind a search's report."""
+"""The numbers, tables and importances behind a search's report."""
 
 from __future__ import annotations
 
 import math
 import random
+import re
 from collections.abc import Mapping
 from itertools import pairwise, product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,10 @@ from ray.tune.schedulers.async_hyperband import _Bracket
 from tests.tune.sample_search import PBT, PBT_SPACE, START, SampleSearch, history_of
 from tune.events import SearchStarted, TrialAdded, TrialEnded, TrialReported
 from tune.report.data import SearchData
+from tune.report.facts import axis_text, best_rows, search_rows, trial_headings, trial_rows
+from tune.report.importance import importances
+from tune.report.schedule_plots import survival
+from tune.space.axes import Axis, Choice, Condition, Constant, Continuous, Integers
 from tune.texts import MetricTexts
 
 
@@ -128,3 +134,93 @@ def test_equal_trials_are_both_on_the_front_and_those_without_a_result_or_that_f
     assert [trial.id for trial in data.front()] == ["t000", "t001"]
     data.history.extend([TrialEnded(trial="t000", status="failed")])
     assert [trial.id for trial in data.front()] == ["t001"]
+
+
+TRACE = "worker 1 ran out of memory\n  File 'forward.py', line 12"
+
+
+def test_every_trial_has_a_row_the_best_first() -> None:
+    search = SampleSearch(trials=16, failing={"t004": TRACE})
+    rows = trial_rows(data_of(search))
+    ranked = [trial.id for trial in search.history.ranked()]
+    assert [row.cells[0] for row in rows][: len(ranked)] == ranked
+    assert sorted(row.cells[0] for row in rows) == sorted(search.history.trials)
+    assert {len(row.cells) for row in rows} == {len(trial_headings(data_of(search)))}
+    [failed] = [row for row in rows if row.status == "failed"]
+    assert failed.message.text == "worker 1 ran out of memory"
+    assert failed.message.details == TRACE
+
+
+def test_what_stopping_saved_is_told_of_the_trials_that_have_ended() -> None:
+    for until, is_running in ((None, False), (40, True)):
+        search = SampleSearch(trials=16, until=until)
+        ended = [trial for trial in search.history.trials.values() if trial.ended]
+        trained, whole = sum(trial.epoch for trial in ended), len(ended) * 27
+        plot = survival(data_of(search, is_running=is_running))
+        assert plot is not None
+        assert f"{trained} of {whole} were trained: {1 - trained / whole:.1%}".replace("%", " %") in plot.note
+
+
+def test_the_schedule_of_the_best_trial_is_listed() -> None:
+    data = data_of(SampleSearch(trials=8, epochs=20, scheduler=PBT, space=PBT_SPACE))
+    assert data.best is not None
+    text = dict(best_rows(data))["optimizer.learning_rate"]
+    assert re.match(r"[\d.]+ from epoch 1, [\d.]+ from epoch \d+", text)
+    assert len(text.split(", ")) == len(data.best.schedule)
+    fixed = data_of(SampleSearch(trials=4, epochs=3))
+    assert fixed.best is not None
+    assert dict(best_rows(fixed))["optimizer.learning_rate"] == repr(fixed.best.values["optimizer.learning_rate"])
+
+
+def test_a_continued_search_says_how_often() -> None:
+    search = SampleSearch(trials=4, until=5)
+    search.events.append(search.events[0])
+    assert dict(search_rows(data_of(search), Path("x")))["continued"].startswith("1 time, the last at 2026-")
+
+
+def test_an_axis_is_described() -> None:
+    cases: list[tuple[Axis, str]] = [
+        (Constant("one_cycle"), "always one_cycle"),
+        (Choice((None, 0.5, True)), "one of none, 0.5, true"),
+        (Integers(1, 64, is_log=True), "1 to 64, logarithmic, whole numbers"),
+        (Integers(8, 64, step=8), "8 to 64, in steps of 8, whole numbers"),
+        (Continuous(0, 0.1), "0 to 0.1"),
+        (Continuous(1e-4, 0.1, is_log=True), "0.0001 to 0.1, logarithmic"),
+        (Continuous(0, 1, when=(Condition("a", ("x", "y")),)), "0 to 1; if a is x or y"),
+    ]
+    assert [axis_text(axis) for axis, _ in cases] == [text for _, text in cases]
+
+
+FULL = {"name": "none"}
+
+
+def test_the_learning_rate_decides_the_toy_curve() -> None:
+    found = importances(data_of(SampleSearch(trials=60, epochs=9, scheduler=FULL))).by_setting
+    assert next(iter(found)) == "optimizer.learning_rate"
+    assert found["optimizer.learning_rate"] > 0.5
+    assert "optimizer.momentum" in found, "a conditional setting is rated, too"
+    assert sum(found.values()) == pytest.approx(1)
+
+
+def test_the_note_says_which_trials_were_compared_and_optuna_prints_nothing(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    note = importances(data_of(SampleSearch(trials=16))).note
+    assert "the best 5 of 16 trials" in note
+    assert "validation accuracy, also of those that were stopped early" in note
+    assert capfd.readouterr() == ("", "")
+
+
+def test_trials_that_cannot_be_compared_have_no_importance() -> None:
+    few = SampleSearch(trials=9, epochs=9)
+    population = SampleSearch(trials=12, epochs=4, scheduler=PBT, space=PBT_SPACE)
+    space = {"optimizer.learning_rate": {"choice": [0.001, 0.01]}}
+    equal = SampleSearch(trials=12, epochs=1, scheduler=FULL, space=space, objectives={"parameters": "min"})
+    for search, why in (
+        (few, "it needs at least 10 trials that ended with a result, and there are 9."),
+        (population, "change while it trains"),
+        (equal, "all equal"),
+    ):
+        found = importances(data_of(search))
+        assert found.by_setting == {}
+        assert why in found.note

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.tune.trials import Axes, space_of, trial_of
+from tests.tune.spaces import Axes, space_of, trial_of
 from tune.history import TrialHistory
 from tune.searchers.make import make_searcher
 from tune.searchers.plain import GridSearcher, RandomSearcher

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.tune.trials import space_of, trial_of
+from tests.tune.spaces import space_of, trial_of
 from training.config.schema import OptionValue
 from tune.events import SearchLogWriter, TrialAdded, TrialStatus
 from tune.history import SearchHistory, TrialHistory

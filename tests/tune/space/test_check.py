@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tune.trials import Axes, space_of
+from tests.tune.spaces import Axes, space_of
 from training.config.load import Configuration
 from training.config.schema import TrainingSettings
 from training.config.sources import from_keys, merge

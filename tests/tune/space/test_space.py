@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.tune.trials import Axes, space_of
+from tests.tune.spaces import Axes, space_of
 from training.config.schema import OptionValue
 from training.errors import SettingsError
 from tune.space.axes import Choice, Condition, Constant, Continuous, Integers
