@@ -164,11 +164,7 @@ class SampleRun:
                 samples=64 if step % self.steps_per_epoch else 29,
                 seconds=seconds,
                 rank_seconds=[parts["data_seconds"] + parts["forward_seconds"], 0.0061],
-                data_seconds=parts["data_seconds"],
-                forward_seconds=parts["forward_seconds"],
-                backward_seconds=parts["backward_seconds"],
-                optimizer_seconds=parts["optimizer_seconds"],
-                checkpoint_seconds=parts["checkpoint_seconds"],
+                **parts,
             )
         )
         if step % 50 == 0:

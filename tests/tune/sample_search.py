@@ -140,7 +140,7 @@ class SampleSearch:
             while waiting and len(running) < slots:
                 trial = _Trial(waiting.pop(0), self._space.draw(self._draw), busy=self._now)
                 running.append(trial)
-                self._write(TrialAdded(time=self._now, trial=trial.id, values=dict(trial.values)))
+                self.events.append(TrialAdded(time=self._now, trial=trial.id, values=dict(trial.values)))
             trial = min(running, key=lambda one: one.busy)
             if reports == self._until:
                 return
@@ -149,14 +149,9 @@ class SampleSearch:
             if (status := self._verdict(trial, running)) is not None:
                 running.remove(trial)
                 self._end(trial, *status)
-        best = SearchHistory()
-        best.extend(self.events)
-        ranked = best.ranked()
-        self._write(
-            SearchEnded(
-                time=self._now + 1, status="done", reason="all trials have ended", best=ranked[0].id if ranked else ""
-            )
-        )
+        ranked = self.history.ranked()
+        best = ranked[0].id if ranked else ""
+        self.events.append(SearchEnded(time=self._now + 1, status="done", reason="all trials have ended", best=best))
 
     def _train_epoch(self, trial: _Trial) -> None:
         rate = float(trial.values["optimizer.learning_rate"])  # type: ignore[arg-type]
@@ -169,7 +164,7 @@ class SampleSearch:
         self._now = max(self._now, trial.busy)
         accuracy = min(1.0, 0.1 + 0.9 * trial.skill + self._random.gauss(0, 0.006))
         trial.metrics = {"validation_accuracy": accuracy, "validation_loss": -math.log(max(accuracy, 1e-3)) + 0.02}
-        self._write(
+        self.events.append(
             TrialReported(
                 time=self._now,
                 trial=trial.id,
@@ -218,7 +213,7 @@ class SampleSearch:
             trial.values[key] = self._space.axes[key].clip(float(donor.values[key]) * factor)  # type: ignore[arg-type]
         trial.values["optimizer.name"] = donor.values["optimizer.name"]
         trial.epoch, trial.skill = donor.epoch, donor.skill
-        self._write(
+        self.events.append(
             TrialExploited(
                 time=self._now,
                 trial=trial.id,
@@ -234,23 +229,18 @@ class SampleSearch:
         ended = TrialEnded(
             time=self._now, trial=trial.id, status=status, message=message, worker_seconds=self._seconds(trial)
         )
-        self._write(ended)
+        self.events.append(ended)
         if status == "failed":
-            self._write(SearchNotice(time=self._now, level="warning", message=f"{trial.id} failed: {message}"))
+            self.events.append(SearchNotice(time=self._now, level="warning", message=f"{trial.id} failed: {message}"))
 
     def _seconds(self, trial: _Trial) -> float:
         added = next(one for one in self.events if isinstance(one, TrialAdded) and one.trial == trial.id)
         return (trial.busy - added.time) * WORKERS
 
-    def _write(self, event: Event) -> None:
-        self.events.append(event)
-
     @property
     def history(self) -> SearchHistory:
         """The history of the log."""
-        history = SearchHistory()
-        history.extend(self.events)
-        return history
+        return history_of(*self.events)
 
     def write(self, directory: Path) -> Path:
         """Write the log and the beginning of each trial's run log into a search's folder, and return it."""

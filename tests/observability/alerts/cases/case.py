@@ -9,6 +9,12 @@ Series = Mapping[str, str]
 """Values of series in promtool's notation, one a minute from the start; no values remove a series."""
 
 
+RUN_LABELS = {"namespace": "vision", "training_job": "first", "run": "r1"}
+RUN_TEXT = "run r1 of job vision/first"
+GPU_LABELS = {"node": "n1", "gpu": "3"}
+GPU_TEXT = "GPU 3 of node n1"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Case:
     """An alert's unit test.
@@ -16,7 +22,7 @@ class Case:
     Attributes:
         at: minute at which the alert fires.
         series: which make it fire.
-        labels: labels of the alert, without its name and severity.
+        labels: labels of the alert, without its name and severity; those of a run unless it says others.
         summary: text of the alert.
         silent: changes of the series with which it stays silent, by what they show.
         resolves: it stops when all series vanish; not so where their absence is the alert.
@@ -25,16 +31,10 @@ class Case:
     alert: str
     at: int
     series: Series
-    labels: Mapping[str, str]
+    labels: Mapping[str, str] = field(default_factory=lambda: RUN_LABELS)
     summary: str
     silent: Mapping[str, Series]
     resolves: bool = field(default=True)
-
-
-RUN_LABELS = {"namespace": "vision", "training_job": "first", "run": "r1"}
-RUN_TEXT = "run r1 of job vision/first"
-GPU_LABELS = {"node": "n1", "gpu": "3"}
-GPU_TEXT = "GPU 3 of node n1"
 
 
 def of_run(name: str, /, **labels: str) -> str:

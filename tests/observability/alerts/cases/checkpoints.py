@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.observability.alerts.cases.case import RUN_LABELS, RUN_TEXT, Case, flat, later, of_run, rising, series
+from tests.observability.alerts.cases.case import RUN_TEXT, Case, flat, later, of_run, rising, series
 
 _CHECKPOINT = of_run("checkpoint_timestamp_seconds")
 _NEWEST, _STEP = of_run("last_step_timestamp_seconds"), of_run("step")
@@ -27,7 +27,6 @@ CASES = (
         alert="CheckpointOverdue",
         at=70,
         series={_CHECKPOINT: flat(60, 70), _NEWEST: rising(60, 70)},
-        labels=RUN_LABELS,
         summary=f"The newest checkpoint is 1h 9m 0s old in {RUN_TEXT}.",
         silent={
             "younger than the objective": {_CHECKPOINT: flat(660, 70)},
@@ -39,7 +38,6 @@ CASES = (
         alert="CheckpointMissing",
         at=70,
         series={_STEP: rising(1, 70)},
-        labels=RUN_LABELS,
         summary=f"60 steps in an hour, and no checkpoint, of {RUN_TEXT}.",
         silent={
             "a checkpoint": {_CHECKPOINT: later(30, flat(1800, 40))},
@@ -52,7 +50,6 @@ CASES = (
         alert="CheckpointStall",
         at=50,
         series={_STALLS: rising(3.6, 50)},
-        labels=RUN_LABELS,
         summary=f"Checkpoints block the loop for 6% of the time in {RUN_TEXT}.",
         silent={
             "less than the limit": {_STALLS: rising(2.9, 50)},
@@ -64,7 +61,6 @@ CASES = (
         alert="CheckpointWriteSlow",
         at=30,
         series={_WITHIN: flat(0, 30), _LONGER: rising(1, 30), _ALL: rising(1, 30)},
-        labels=RUN_LABELS,
         summary=f"A checkpoint takes 4m 42s to be written in {RUN_TEXT}.",
         silent={
             "within two minutes": {_WITHIN: rising(1, 30)},
@@ -75,7 +71,6 @@ CASES = (
         alert="CheckpointRefused",
         at=75,
         series={_REFUSED: later(70, flat(1, 5))},
-        labels=RUN_LABELS,
         summary=f"1 checkpoints failed verification in {RUN_TEXT}, which resumed from an older one.",
         silent={"longer ago": {_REFUSED: flat(1, 75)}, "the counter restarts": {_REFUSED: "2+0x70 1+0x5"}},
     ),
@@ -83,7 +78,6 @@ CASES = (
         alert="CheckpointBucketBehind",
         at=80,
         series={_SAVED: rising(10, 80), _COPIED: flat(100, 80)},
-        labels=RUN_LABELS,
         summary=f"The bucket lacks the checkpoint of an hour ago, and is 700 steps behind the newest, in {RUN_TEXT}.",
         silent={
             "a lag of less than an hour": {_COPIED: flat(300, 80)},
@@ -99,7 +93,6 @@ CASES = (
         alert="CheckpointUploadsFail",
         at=45,
         series={_UPLOAD_FAILURES: later(5, rising(1, 40))},
-        labels=RUN_LABELS,
         summary=f"15 uploads of checkpoints to the bucket failed in 15 minutes in {RUN_TEXT}.",
         silent={
             "once": {_UPLOAD_FAILURES: later(5, flat(1, 40))},
@@ -112,7 +105,6 @@ CASES = (
         alert="TrackingBacklog",
         at=20,
         series={_BACKLOG: flat(300 * 2**20, 20)},
-        labels=RUN_LABELS,
         summary=f"300MiB of metrics are not delivered to MLflow in {RUN_TEXT}.",
         silent={"at the limit": {_BACKLOG: flat(2**28, 20)}},
     ),

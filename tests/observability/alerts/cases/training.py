@@ -54,7 +54,6 @@ CASES = (
         alert="TrainingStalled",
         at=18,
         series={_NEWEST: flat(60, 18), _STEP: flat(10, 18), _PLANNED: flat(100, 18)},
-        labels=RUN_LABELS,
         summary=f"No step for 17m 0s in {RUN_TEXT}.",
         silent={
             "a step 15 minutes ago": {_NEWEST: flat(180, 18)},
@@ -78,7 +77,6 @@ CASES = (
         alert="TrainingDataBound",
         at=30,
         series={_DATA: rising(20, 30), _FORWARD: rising(30, 30)},
-        labels=RUN_LABELS,
         summary=f"40% of the step time is waiting for data in {RUN_TEXT}.",
         silent={
             "less than the limit": {_DATA: rising(12, 30)},
@@ -89,7 +87,6 @@ CASES = (
         alert="TrainingCommunicationBound",
         at=30,
         series=_waits(24, 30),
-        labels=RUN_LABELS,
         summary=f"40% of the step time is waiting for the network in {RUN_TEXT}.",
         silent={
             "less than the limit": _waits(17, 30),
@@ -104,7 +101,6 @@ CASES = (
         alert="TrainingNonFiniteSteps",
         at=21,
         series={of_run("nonfinite_steps_total"): later(20, flat(11, 5))},
-        labels=RUN_LABELS,
         summary=f"11 steps with a NaN or infinite loss or gradient in 15 minutes in {RUN_TEXT}.",
         silent={
             "at the limit": {of_run("nonfinite_steps_total"): later(20, flat(10, 5))},
@@ -115,7 +111,6 @@ CASES = (
         alert="TrainingLossDiverging",
         at=80,
         series={_LOSS: "1+0x30 2.5+0x50"},
-        labels=RUN_LABELS,
         summary=f"The loss is 2.5 times its lowest mean of six hours in {RUN_TEXT}.",
         silent={
             "less than twice": {_LOSS: "1+0x30 1.9+0x50"},
@@ -128,7 +123,6 @@ CASES = (
         alert="TrainingSlower",
         at=120,
         series={_SPEED: "100+0x90 60+0x30"},
-        labels=RUN_LABELS,
         summary=f"Throughput is 60% of the median of six hours in {RUN_TEXT}.",
         silent={
             "above the limit": {_SPEED: "100+0x90 72+0x30"},
@@ -143,7 +137,6 @@ CASES = (
         alert="TrainingRestartChurn",
         at=45,
         series=_FOUR_RESTARTS,
-        labels=RUN_LABELS,
         summary=f"3 restarts within an hour in {RUN_TEXT}.",
         silent={"one restart less": _THREE_RESTARTS, "a resumed run with nine restarts in its past": _RESUMED},
     ),
@@ -151,7 +144,6 @@ CASES = (
         alert="TrainingPoisonStep",
         at=45,
         series=_FOUR_RESTARTS,
-        labels=RUN_LABELS,
         summary=f"3 restarts within an hour, and no checkpoint between them, in {RUN_TEXT}.",
         silent={
             "one restart less": _THREE_RESTARTS,
@@ -162,7 +154,6 @@ CASES = (
         alert="GoodputBurnsFast",
         at=65,
         series={_PRODUCTIVE: rising(54, 65), _REPEATED: rising(36, 65), _STEP: flat(5, 65)},
-        labels=RUN_LABELS,
         summary=f"70% of the last hour was no training in {RUN_TEXT}.",
         silent={
             "less than the limit": {_REPEATED: rising(29, 65)},
@@ -184,7 +175,6 @@ CASES = (
         alert="GoodputBurnsSlowly",
         at=380,
         series={_PRODUCTIVE: rising(54, 380), _REPEATED: rising(15, 380), _STEP: flat(5, 380)},
-        labels=RUN_LABELS,
         summary=f"35% of the last six hours was no training in {RUN_TEXT}.",
         silent={
             "less than the limit": {_REPEATED: rising(11, 380)},
