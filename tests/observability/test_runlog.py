@@ -8,17 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from observability.runlog import (
-    FILE_NAME,
-    Notice,
-    RunLogReader,
-    RunLogWriter,
-    Step,
-    decode,
-    encode,
-    read_all,
-    select,
-)
+from observability.runlog import FILE_NAME, Notice, RunLogReader, RunLogWriter, Step, decode, encode, read_all, select
 from tests.engines.small_disk import small_disk
 from tests.limits import files_up_to
 from tests.observability.sample_run import restarted_run, write_run

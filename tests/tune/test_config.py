@@ -11,6 +11,7 @@ from training.errors import ExitStatus, SettingsError
 from tune.config import SearchConfiguration
 from tune.settings import AshaSettings, NoSchedulerSettings, PbtSettings
 from tune.space.axes import Choice, Constant, Continuous
+from tune.trial.trainable import SearchTask
 
 ROOT = Path(__file__).resolve().parents[2]
 RATE = "optimizer.learning_rate: {log_uniform: [1e-4, 1e-1]}"
@@ -208,3 +209,22 @@ def test_a_later_source_replaces_the_objectives_as_a_whole(tmp_path: Path) -> No
         found = read(file, overrides=(f"search.objectives{override}",))
         assert found.search.objectives == {"validation_accuracy": "max"}
     assert read(file, overrides=("search.trials=3",)).search.objectives == {"validation_loss": "min"}
+
+
+def test_a_trial_costs_what_its_workers_do(tmp_path: Path) -> None:
+    """It knows the price of its workers where the search does."""
+    for lines, price in (
+        ("search:\n  stop: {dollars_per_worker_hour: 0.5}", 1.0),
+        ("search:\n  trials: 16", None),
+        ("run: {dollars_per_hour: 3}\nsearch:\n  trials: 16", 3.0),
+    ):
+        found = read(write(tmp_path, f"scale: {{workers: 2}}\n{lines}\n  space: {{{RATE}}}\n"))
+        task = SearchTask(
+            directory=tmp_path,
+            configuration=found,
+            objectives={"validation_loss": "min"},
+            code=None,
+            is_local=True,
+            is_continued=False,
+        )
+        assert task.settings("t001", {"optimizer.learning_rate": 0.01}).run.dollars_per_hour == price

@@ -41,12 +41,7 @@ def events(trials: Sequence[Trial], mode: str) -> Iterator[Event]:
             yield TrialEnded(trial=name, status=status, message="it broke", time=number, worker_seconds=seconds)
 
 
-def ending(
-    *trials: Trial,
-    mode: str = "max",
-    scale: ScaleSettings | None = None,
-    **stop: float,
-) -> Ending | None:
+def ending(*trials: Trial, mode: str = "max", scale: ScaleSettings | None = None, **stop: float) -> Ending | None:
     history = SearchHistory()
     history.extend(events(trials, mode))
     search = search_settings(stop=stop, gpus_per_worker=0.5)

@@ -13,14 +13,7 @@ from observability.cost import UNPAID
 from observability.history import RunHistory
 from observability.metrics.prometheus import PrometheusRecorder
 from observability.metrics.training_metrics import TrainingMetrics
-from observability.runlog import (
-    CheckpointUploaded,
-    Evaluated,
-    Event,
-    Restored,
-    RunStarted,
-    TrainingStarted,
-)
+from observability.runlog import CheckpointUploaded, Evaluated, Event, Restored, RunStarted, TrainingStarted
 from tests.observability.metrics.exported import FLOPS, RANKS, RUN, UPLOAD_FAILED, values
 from tests.observability.sample_run import restarted_run
 from tests.observability.test_goodput import committed, ready, step

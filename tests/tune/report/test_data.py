@@ -202,9 +202,7 @@ def test_the_learning_rate_decides_the_toy_curve() -> None:
     assert sum(found.values()) == pytest.approx(1)
 
 
-def test_the_note_says_which_trials_were_compared_and_optuna_prints_nothing(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_the_note_says_which_trials_were_compared_and_optuna_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     note = importances(data_of(SampleSearch(trials=16))).note
     assert "the best 5 of 16 trials" in note
     assert "validation accuracy, also of those that were stopped early" in note

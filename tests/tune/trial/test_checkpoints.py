@@ -41,9 +41,7 @@ def test_a_donated_checkpoint_outlives_retention(donor: tuple[RunDirectory, Dona
     assert {file.name: file.sha256 for file in manifest.files}[MODEL_FILE] == donation.weights_sha256
 
 
-def test_a_trial_continues_from_the_donors_weights_with_its_own_settings(
-    donor: tuple[RunDirectory, Donation],
-) -> None:
+def test_a_trial_continues_from_the_donors_weights_with_its_own_settings(donor: tuple[RunDirectory, Donation]) -> None:
     run, donation = donor
     root = run.path.parent
     settings = trial_settings(root, "t002", optimizer={"learning_rate": 1e-4})
