@@ -76,12 +76,14 @@ def test_uploads_are_ordered_by_step_and_those_of_lost_steps_are_removed() -> No
     assert [upload.step for upload in history.uploads] == [1, restored]
 
 
-def test_evaluations_are_ordered_by_step_however_late_they_are_measured() -> None:
+def test_evaluations_are_ordered_by_step_and_of_equally_good_ones_the_earliest_is_the_best() -> None:
     events = SampleRun().start().train(1, 50).events
-    first, second = (event for event in events if isinstance(event, Evaluated))
-    others = [event for event in events if event not in (first, second)]
+    first, second = (replace(event, metrics={"accuracy": 0.9}) for event in events if isinstance(event, Evaluated))
+    others = [event for event in events if not isinstance(event, Evaluated)]
     late = replace(first, is_asynchronous=True)
-    assert RunHistory.from_events([*others, second, late]).evaluations == [late, second]
+    history = RunHistory.from_events([*others, second, late])
+    assert history.evaluations == [late, second]
+    assert history.best_validation() == late
 
 
 def test_a_resumed_run_is_running_again() -> None:
@@ -92,39 +94,17 @@ def test_a_resumed_run_is_running_again() -> None:
     assert state_of(resumed, is_running=False) == "killed"
 
 
-def test_of_equally_good_validations_the_earliest_is_the_best() -> None:
-    run = SampleRun().start().train(1, 46)
-    validations = RunHistory.from_events(run.events).evaluations
-    equal = [replace(validation, metrics={"accuracy": 0.9}) for validation in validations]
-    started = [event for event in run.events if isinstance(event, TrainingStarted)]
-    history = RunHistory.from_events([*started, *equal])
-    best = history.best_validation()
-    assert best is not None
-    assert best.epoch == 1
-
-
-def test_throughput_is_samples_per_second_of_step_time() -> None:
+def test_throughput_and_flops_are_those_of_the_newest_steps_and_mfu_is_their_share_of_the_peak() -> None:
     steps = [event for event in finished_run() if isinstance(event, Step)]
-    seconds = sum(step.seconds for step in steps[-10:])
-    expected = sum(step.samples for step in steps[-10:]) / seconds
-    assert RunHistory.from_events(steps).throughput(newest=10) == pytest.approx(expected)
-
-
-def test_the_parts_of_a_step_add_up_to_its_time() -> None:
-    step = next(event for event in finished_run() if isinstance(event, Step))
-    assert sum(part_seconds(step)) == pytest.approx(step.seconds)
-    assert len(part_seconds(step)) == len(PARTS)
-
-
-def test_flops_per_second_are_those_of_the_samples_and_mfu_is_their_share_of_the_peak() -> None:
-    counted = FlopsCounted(per_sample=2e9, device="NVIDIA A10G", peak=140e12)
-    steps = [event for event in finished_run() if isinstance(event, Step)]
-    history = RunHistory.from_events([counted, *steps])
-    rate = 2e9 * history.throughput(newest=10)
-    assert history.flops_per_second(newest=10) == pytest.approx(rate)
-    assert history.mfu(newest=10) == pytest.approx(rate / 140e12)
+    newest = steps[-10:]
+    throughput = sum(step.samples for step in newest) / sum(step.seconds for step in newest)
+    known = RunHistory.from_events([FlopsCounted(per_sample=2e9, device="NVIDIA A10G", peak=140e12), *steps])
+    rates = [known.throughput(newest=10), known.flops_per_second(newest=10), known.mfu(newest=10)]
+    assert rates == pytest.approx([throughput, 2e9 * throughput, 2e9 * throughput / 140e12])
     unknown = RunHistory.from_events([FlopsCounted(per_sample=2e9, device="CPU"), *steps])
     assert (unknown.mfu(), RunHistory.from_events(steps).flops_per_second()) == (None, None)
+    assert len(part_seconds(steps[0])) == len(PARTS)
+    assert sum(part_seconds(steps[0])) == pytest.approx(steps[0].seconds)
 
 
 def test_a_run_without_steps_has_no_results() -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
-import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -89,35 +87,17 @@ def test_hours_count_the_gpus_of_all_workers_or_their_cpus_and_dollars_the_worke
     assert reason(*hours, dollars=3.01, dollars_per_worker_hour=2) == ""
 
 
-def test_the_others_go_on_until_so_many_trials_have_failed() -> None:
+def test_the_others_go_on_until_so_many_trials_have_failed_since_the_search_was_continued() -> None:
     failed: Trial = ("failed", [0.9])
     assert ending(failed, failed, ("done", [0.1])) is None
     found = ending(failed, ("done", [0.1]), failed, failed)
     assert found == Ending(status="failed", reason="3 trials have failed (search.stop.failures=3), last t003: it broke")
     assert reason(failed, failures=1).startswith("1 trial has failed")
-
-
-def test_failures_before_the_search_was_continued_do_not_count() -> None:
     history = SearchHistory()
-    start = SearchStarted(search="s", settings={}, shared={}, objectives={ACCURACY: "max"})
-    failed = [TrialAdded(trial="t001", values={}), TrialEnded(trial="t001", status="failed", message="too wide")]
-    history.extend([start, *failed])
-    settings = search_settings(stop={"failures": 1})
-    found = ending_of(history, settings, ScaleSettings())
-    assert found is not None
-    assert found.status == "failed"
-    history.extend([replace(start, time=time.time())])
-    assert ending_of(history, settings, ScaleSettings()) is None
-
-
-def test_a_metric_that_no_trial_has_reported_is_hopeless() -> None:
-    history = SearchHistory()
-    history.extend([TrialAdded(trial="t001", values={})])
-    reason = "search.objectives.validation_f1: no such metric; did you mean validation_f2?"
-    assert ending_of_failure(reason, history) == Ending(status="failed", reason=reason)
-    report = TrialReported(trial="t001", epoch=1, step=1, metrics={ACCURACY: 0.5}, worker_seconds=1)
-    history.extend([report])
-    assert ending_of_failure(reason, history) is None
+    history.extend(events([failed], "max"))
+    start = SearchStarted(time=9.0, search="s", settings={}, shared={}, objectives={ACCURACY: "max"})
+    history.extend([start])
+    assert ending_of(history, search_settings(stop={"failures": 1}), ScaleSettings(workers=1)) is None
 
 
 def test_a_search_whose_trials_have_all_failed_has_failed() -> None:
@@ -131,23 +111,23 @@ def test_a_search_whose_trials_have_all_failed_has_failed() -> None:
         assert (ending.reason == f"every trial has failed, last {name}: too wide") is (status == "failed")
 
 
-def test_a_result_that_is_not_a_number_fails_the_trial() -> None:
-    good = {ACCURACY: 0.5, "epoch": 3}
-    check_result(good, {ACCURACY: "max"})
+def test_a_result_that_is_not_a_number_fails_the_trial_and_one_without_the_metric_the_search() -> None:
+    good = {ACCURACY: 0.5, "validation_loss": 1.0, "seconds": 3.0, "epoch": 3, "weights_sha256": ""}
+    check_result(good | {"validation_loss": math.nan}, {ACCURACY: "max"})
     for value in (math.nan, math.inf, -math.inf):
         with pytest.raises(TrainingFailedError, match=rf"^{ACCURACY} is {value} after epoch 3"):
             check_result(good | {ACCURACY: value}, {ACCURACY: "max"})
-    check_result(good | {"validation_loss": math.nan}, {ACCURACY: "max"})
-
-
-def test_a_metric_that_is_never_reported_is_named_with_the_nearest() -> None:
-    result = {ACCURACY: 0.5, "validation_loss": 1.0, "seconds": 3.0, "epoch": 3, "weights_sha256": ""}
     with pytest.raises(SettingsError) as error:
-        check_result(result, {ACCURACY: "max", "validation_acuracy": "max"})
+        check_result(good, {ACCURACY: "max", "validation_acuracy": "max"})
     assert str(error.value) == (
         "search.objectives.validation_acuracy: the trials report no such metric, but seconds, validation_accuracy, validation_loss; "
         "did you mean validation_accuracy?"
     )
+    history = SearchHistory()
+    history.extend([TrialAdded(trial="t001", values={})])
+    assert ending_of_failure(str(error.value), history) == Ending(status="failed", reason=str(error.value))
+    history.extend([TrialReported(trial="t001", epoch=1, step=1, metrics={ACCURACY: 0.5}, worker_seconds=1)])
+    assert ending_of_failure(str(error.value), history) is None, "others have reported it"
 
 
 def test_the_stopper_keeps_the_first_reason_and_can_be_written_into_ray_s_snapshots() -> None:
