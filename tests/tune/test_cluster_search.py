@@ -87,12 +87,14 @@ def test_the_pods_of_all_concurrent_trials_are_admitted_together_and_placed(
     assert (workers["count"], workers["resourceUsage"]["nvidia.com/gpu"]) == (2, "8")
 
 
-def test_a_search_that_was_stopped_continues_where_it_was_queued(
+def test_a_search_that_runs_is_not_submitted_twice_and_continues_where_it_was_queued_after_a_stop(
     queued: Operated, on_cluster: list[str], code: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     queued.dashboards.say("first", "RUNNING")
     made = submitted(queued, on_cluster, code)
     queued.await_state(made, lambda state: state.stage == "running", what="running")
+    assert tune(["search", "--name", "first", "--code", str(code), *on_cluster]) == ExitStatus.REFUSED
+    assert "job first exists in namespace research (running)" in capsys.readouterr().err
     assert training(["stop", "first", *on_cluster]) == ExitStatus.DONE
     assert queued.pods(made) == []
     assert training(["resume", "first", "--set", "search.trials=9", "--detach", *on_cluster]) == ExitStatus.REFUSED

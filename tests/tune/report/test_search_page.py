@@ -1,7 +1,8 @@
-"""The report of a search: a self-contained page with its facts, trials and the plots that apply."""
+"""The report of a search: a self-contained page with its facts, trials and the plots that apply, read from their SVG."""
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,18 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from observability.report.drawing import Plot
 from tests.observability.report.parsed_page import Page, assert_is_self_contained
-from tests.tune.sample_search import CODE, NAME, PBT, PBT_SPACE, SampleSearch
+from tests.tune.report.test_data import data_of
+from tests.tune.sample_search import CODE, NAME, PBT, PBT_SPACE, SPACE, SampleSearch
 from tests.tune.test_table import LONG_SPACE
 from tune.events import SearchEnded, SearchLogWriter, SearchNotice, TrialAdded
 from tune.report import write_report
+from tune.report.outcome_plots import best_so_far, cost, learning_curves, pareto
+from tune.report.scales import Names, Numbers, scale_of, shortened, wrapped
+from tune.report.schedule_plots import lineage, schedules, survival
+from tune.report.space_plots import parallel_coordinates
+from tune.space.axes import Choice, Continuous, Integers
 
 FULL = {"name": "none"}
 TRACE = "worker 1 ran out of memory\n  File 'forward.py', line 12"
@@ -133,3 +141,114 @@ def test_the_report_replaces_the_older_one(tmp_path: Path) -> None:
 def test_a_folder_without_a_search_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"is not the folder of a search: it contains no search\.jsonl"):
         write_report(tmp_path)
+
+
+def labels(plot: Plot | None) -> list[str]:
+    """The texts of a plot."""
+    assert plot is not None
+    return re.findall(r"<text[^>]*>([^<]*)</text>", plot.svg)
+
+
+def marks(plot: Plot | None, variable: str) -> int:
+    """Marks of a colour, those of the legend included."""
+    assert plot is not None
+    return len(re.findall(rf'<use [^>]*style="(?:fill|stroke): var\({variable}\)', plot.svg))
+
+
+def lines(plot: Plot | None, variable: str) -> int:
+    """Lines of a colour that are not part of a mark."""
+    assert plot is not None
+    without_marks = re.sub(r"<defs>.*?</defs>", "", plot.svg, flags=re.DOTALL)
+    return len(re.findall(rf'<path [^>]*style="fill: none; stroke: var\({variable}\)', without_marks))
+
+
+def test_every_trial_is_marked_by_its_status_in_both_panels() -> None:
+    search = SampleSearch(trials=16, failing={"t004": "killed"})
+    found = [trial.status for trial in search.history.trials.values()]
+    plot = best_so_far(data_of(search))
+    # Twice in the panels and once in the legend.
+    assert marks(plot, "--train") == 2 * found.count("done") + 1
+    assert marks(plot, "--muted") == 2 * found.count("stopped") + 1
+    assert marks(plot, "--bad") == 2 + 1
+    assert {f"done ({found.count('done')})", "failed (1)"} <= set(labels(plot))
+    early = best_so_far(data_of(SampleSearch(trials=8, until=5)))
+    assert early is not None
+    assert "Crosses at the bottom" in early.note, "those without a result"
+
+
+def test_every_trial_has_a_curve_and_the_best_is_named() -> None:
+    search = SampleSearch(trials=12, epochs=9, scheduler=FULL)
+    plot = learning_curves(data_of(search))
+    assert lines(plot, "--train") == 12
+    assert f"best: {search.history.ranked()[0].id}" in labels(plot)
+
+
+def test_every_ranked_trial_is_a_line_through_every_axis_that_varies() -> None:
+    search = SampleSearch(trials=16, failing={"t004": "killed"})
+    plot = parallel_coordinates(data_of(search))
+    assert lines(plot, "--train") == len(search.history.ranked()) - 1
+    assert {"learning_rate", "optimizer.name", "adamw", "sgd", "absent"} <= set(labels(plot))
+    assert {"0.0001", "0.001", "0.01", "0.1"} <= set(labels(plot)), "the learning rate's ticks are decades"
+    space = {key: axis for key, axis in SPACE.items() if key != "optimizer.momentum"} | {"schedule.name": "cosine"}
+    assert not {"absent", "schedule.name"} & set(labels(parallel_coordinates(data_of(SampleSearch(space=space)))))
+
+
+def test_many_axes_take_several_rows_which_all_end_with_the_result() -> None:
+    plot = parallel_coordinates(data_of(SampleSearch(trials=16, space=LONG_SPACE)))
+    assert labels(plot).count("validation") == labels(plot).count("accuracy") == 2
+    [width, height] = re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', plot.svg if plot else "")[0]
+    assert float(height) > 0.4 * float(width)
+
+
+def test_the_front_is_named() -> None:
+    objectives = {"validation_accuracy": "max", "parameters": "min"}
+    data = data_of(SampleSearch(trials=20, epochs=5, scheduler=FULL, objectives=objectives))
+    assert data.front()[0].id in labels(pareto(data))
+    assert {"validation accuracy (max)", "parameters (min)"} <= set(labels(pareto(data)))
+
+
+def test_the_rungs_have_their_survivors() -> None:
+    data = data_of(SampleSearch(trials=16))
+    reached = data.survival()
+    assert {str(reached[epoch - 1]) for epoch in (1, 3, 9)} <= set(labels(survival(data)))
+
+
+def test_a_population_has_an_arrow_per_exploitation_and_a_schedule_of_each_perturbed_setting() -> None:
+    data = data_of(SampleSearch(trials=8, epochs=12, scheduler=PBT, space=PBT_SPACE))
+    plot = lineage(data)
+    assert plot is not None
+    assert plot.note.startswith(f"{len(data.copies())} exploitations.")
+    assert {trial.id for trial in data.trials} <= set(labels(plot))
+    assert "learning_rate, logarithmic" in labels(schedules(data))
+    assert lines(schedules(data), "--validation") == len(data.perturbed())
+    large = data_of(SampleSearch(trials=100, epochs=6, scheduler=PBT, space=PBT_SPACE))
+    assert 20 <= sum(re.fullmatch(r"t\d+", label) is not None for label in labels(lineage(large))) <= 40
+
+
+def test_the_cost_is_in_dollars_if_there_is_a_price() -> None:
+    assert "worker-seconds" in labels(cost(data_of(SampleSearch(trials=4))))
+    assert "dollars" in labels(cost(data_of(SampleSearch(trials=4, stop={"dollars_per_worker_hour": 2.0}))))
+
+
+def test_a_scale_has_equal_distances_between_decades_or_numbers() -> None:
+    scale = scale_of(Continuous(1e-4, 1e-1, is_log=True))
+    assert [scale.place(value) for value in (1e-4, 1e-3, 1e-2, 1e-1)] == pytest.approx([0, 1 / 3, 2 / 3, 1])
+    assert [label for _, label in scale.ticks()] == ["0.0001", "0.001", "0.01", "0.1"]
+    linear = scale_of(Integers(8, 64, step=8))
+    assert linear.place(36) == pytest.approx(0.5)
+    assert all(0 <= place <= 1 for place, _ in linear.ticks())
+    assert linear.place(math.nan) is None
+    assert [Numbers.around(values).place(values[0]) for values in ([0.5, 0.5], [0.0])] == pytest.approx([0.5, 0.5])
+
+
+def test_names_have_their_own_places() -> None:
+    scale = scale_of(Choice((True, 1, None, "sgd")))
+    assert [scale.place(value) for value in (True, 1, None, "sgd")] == [0.125, 0.375, 0.625, 0.875]
+    assert scale.place("adamw") is None
+    assert [label for _, label in scale.ticks()] == ["true", "1", "none", "sgd"]
+    assert 6 <= len(Names(values=[f"choice {index}" for index in range(40)]).ticks()) <= 12, "some of many"
+
+
+def test_long_texts_are_shortened_or_wrapped() -> None:
+    assert shortened("a_setting_with_a_rather_long_name", 16) == "a_setti…ng_name"
+    assert wrapped("model.options.hidden_size", 15) == "model.options.\nhidden_size"
