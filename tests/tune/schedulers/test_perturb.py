@@ -53,7 +53,7 @@ def test_a_choice_moves_to_a_neighbour_and_a_value_that_is_drawn_anew_anywhere()
 
 
 def test_constants_and_settings_that_the_checkpoint_depends_on_keep_the_donors_value() -> None:
-    axes = {"model.options.width": {"integer": [8, 64]}, "optimizer.name": "sgd", **RATE}
+    axes = {"model.options.width": {"integer": [8, 64]}, "optimizer.name": {"value": "sgd"}, **RATE}
     donor: dict[str, OptionValue] = {
         "model.options.width": 24,
         "optimizer.name": "sgd",
