@@ -14,6 +14,7 @@ import pytest
 
 from observability.event_log import Event
 from platform_charts.jobs.progress import read_progress_line
+from tests.observability.test_progress import visible
 from tests.tune.sample_search import PBT, PBT_SPACE, SPACE, START, SampleSearch, history_of
 from tune.estimate import time_left
 from tune.events import SearchEnded, SearchNotice, SearchStarted, TrialAdded, TrialEnded, TrialReported
@@ -45,11 +46,6 @@ def table(search: SampleSearch, *, is_running: bool, width: int = 120, rows: int
     history, texts = search.history, MetricTexts(None)
     lines = table_lines(history, texts, is_running=is_running, now=history.last_time, width=width, rows=rows)
     return [text for text, _ in lines]
-
-
-def visible(text: str) -> str:
-    """The text without escape sequences."""
-    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
 
 
 def reported(trial: str, epoch: int, time: float, **metrics: float) -> TrialReported:

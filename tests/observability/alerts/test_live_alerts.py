@@ -62,6 +62,7 @@ def rank_process(driver: Driver, rank: int) -> psutil.Process:
 @pytest.mark.long
 @pytest.mark.monitoring
 def test_a_rank_that_hangs_stalls_the_run_until_it_goes_on(tmp_path: Path) -> None:
+    # Over 20 CPU seconds: the ranks train until the rules have seen them, and rank 0 waits for the other one.
     environment = {**os.environ, "PROMETHEUS": str(prometheus.program()), "PYTHONPATH": str(ROOT)}
     port = free_port()
     server, alerts = Prometheus(f"http://127.0.0.1:{port}"), FiringAlerts(run="run", url_file=tmp_path / URL_FILE)

@@ -84,20 +84,18 @@ def processes() -> set[int]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("fault", "lost"), [("raising", 0), ("leaving", 0), ("killed", 1)], ids=["error", "exit", "death"]
-)
 def test_the_next_trial_of_a_failed_one_finds_all_processes_that_can_train_it(
-    launcher: GroupLauncher, tmp_path: Path, fault: str, lost: int
+    launcher: GroupLauncher, tmp_path: Path
 ) -> None:
-    """A rank fails while its peer waits for it in a collective."""
-    launch(launcher, tmp_path / "before", "none")
+    """A rank fails while its peer waits for it in a collective: by an error, by its exit, or by its death."""
+    launch(launcher, tmp_path / "first", "none")
     before = processes()
     assert len(before) == WORKERS
-    with pytest.raises(WorkersFailedError) as failed:
-        launch(launcher, tmp_path / "failing", fault, rank=1)
-    assert set(failed.value.exits) == ({1} if lost else set())
-    launch(launcher, tmp_path / "next", "none")
-    after = processes()
-    assert len(after) == WORKERS
-    assert len(before - after) == lost
+    for fault, lost in (("raising", 0), ("leaving", 0), ("killed", 1)):
+        with pytest.raises(WorkersFailedError) as failed:
+            launch(launcher, tmp_path / fault, fault, rank=1)
+        assert set(failed.value.exits) == ({1} if lost else set()), fault
+        launch(launcher, tmp_path / f"after {fault}", "none")
+        after = processes()
+        assert (len(after), len(before - after)) == (WORKERS, lost), fault
+        before = after
