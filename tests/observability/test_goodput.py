@@ -23,7 +23,7 @@ from observability.runlog import (
     WorkersFailed,
     WorkersMoved,
 )
-from tests.observability.sample_run import restarted_run
+from tests.observability.sample_run import restarted_run, write_run
 
 
 def folded(events: Iterable[Event]) -> GoodputLedger:
@@ -104,12 +104,11 @@ def test_a_run_without_failures_has_start_up_loop_evaluation_and_finish() -> Non
     assert ledger.wall_seconds == pytest.approx(27.0)
     assert ledger.ratio == pytest.approx(2.4 / 27)
     assert ledger.describe() == "8.9 %; startup 10.0 s (37.0 %), evaluation 6.0 s (22.2 %), finish 4.0 s (14.8 %)"
-
-
-def test_an_evaluation_next_to_the_training_takes_none_of_its_time() -> None:
     beside = replace(evaluated(112.5), is_asynchronous=True)
-    events = [*FIRST_START, *steps(1, 1, since=110), beside, *steps(2, 2, since=112)]
-    assert seconds_of(events) == TWO_STEPS | {"startup": 10.0}
+    next_to_it = [*FIRST_START, *steps(1, 1, since=110), beside, *steps(2, 2, since=112)]
+    assert seconds_of(next_to_it) == TWO_STEPS | {"startup": 10.0}
+    nothing = GoodputLedger()
+    assert (nothing.ratio, nothing.wall_seconds, nothing.has_trained, nothing.losses()) == (0.0, 0.0, False, [])
 
 
 def test_a_failure_is_detected_and_restarted_and_repeats_steps() -> None:
@@ -143,22 +142,14 @@ def test_the_whole_pause_of_a_change_of_workers_is_restart() -> None:
         assert ledger.failure_seconds == {}
 
 
-def test_a_stopped_and_resumed_run_is_idle_in_between_and_restarts() -> None:
+def test_a_run_that_is_stopped_or_killed_and_resumed_is_idle_in_between_and_restarts() -> None:
+    begun = [*FIRST_START, *steps(1, 2, since=110)]
     stop = [Phase(time=115.0, name="finish", process="rank 0"), RunEnded(time=116.0, status="interrupted", step=2)]
-    resume = [started(200.0), ready(209.0, start_step=2)]
-    assert seconds_of([*FIRST_START, *steps(1, 2, since=110), *stop, *resume]) == TWO_STEPS | {
-        "startup": 10.0,
-        "finish": 1.0,
-        "other": 1.2,
-        "idle": 84.0,
-        "restart": 9.0,
-    }
-
-
-def test_a_killed_driver_leaves_idle_time_from_its_last_event() -> None:
-    events = [*FIRST_START, *steps(1, 2, since=110), started(200.0), ready(209.0, start_step=1)]
+    stopped = seconds_of([*begun, *stop, started(200.0), ready(209.0, start_step=2)])
+    assert stopped == TWO_STEPS | {"startup": 10.0, "finish": 1.0, "other": 1.2, "idle": 84.0, "restart": 9.0}
+    killed = seconds_of([*begun, started(200.0), ready(209.0, start_step=1)])
     one = {name: value / 2 for name, value in TWO_STEPS.items()}
-    assert seconds_of(events) == one | {"startup": 10.0, "idle": 86.0, "restart": 9.0, "lost": 2.0}
+    assert killed == one | {"startup": 10.0, "idle": 86.0, "restart": 9.0, "lost": 2.0}
 
 
 def test_a_job_is_queued_from_its_submission_to_its_driver() -> None:
@@ -309,16 +300,11 @@ def test_memory_does_not_grow_with_the_steps() -> None:
     assert sizes[-1] < 1.2 * sizes[0]
 
 
-def test_the_sample_run_with_a_crash_and_a_stop_has_all_its_losses() -> None:
+def test_the_sample_run_with_a_crash_and_a_stop_has_all_its_losses(tmp_path: Path) -> None:
     events = restarted_run()
-    ledger = folded(events)
+    ledger = GoodputLedger.of_run(write_run(tmp_path, events))
     assert ledger.wall_seconds == pytest.approx(events[-1].time - events[0].time)
     lost = [event.seconds for event in events if isinstance(event, Step) and 101 <= event.step <= 131][:31]
     evaluated_once = 0.013
     assert ledger.seconds["lost"] == pytest.approx(sum(lost) + evaluated_once)
     assert (round(ledger.seconds["detection"], 6), round(ledger.seconds["idle"], 6)) == (0.9, 60.0)
-
-
-def test_a_run_without_a_log_has_no_goodput(tmp_path: Path) -> None:
-    ledger = GoodputLedger.of_run(tmp_path)
-    assert (ledger.ratio, ledger.wall_seconds, ledger.has_trained, ledger.losses()) == (0.0, 0.0, False, [])

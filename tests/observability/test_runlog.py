@@ -31,12 +31,8 @@ def test_events_of_existing_kinds_are_read_back_as_written(tmp_path: Path) -> No
 
 
 def test_an_event_is_one_line_of_json_with_its_kind() -> None:
-    assert encode(Notice(time=2.5, level="info", message="a\nb")) == (
-        '{"kind":"notice","time":2.5,"level":"info","message":"a\\nb"}'
-    )
-
-
-def test_values_that_are_not_finite_are_read_back() -> None:
+    line = '{"kind":"notice","time":2.5,"level":"info","message":"a\\nb"}'
+    assert encode(Notice(time=2.5, level="info", message="a\nb")) == line
     step = next(event for event in restarted_run() if isinstance(event, Step))
     decoded = decode(encode(replace(step, loss=math.nan, gradient_norm=math.inf)))
     assert isinstance(decoded, Step)
@@ -44,21 +40,16 @@ def test_values_that_are_not_finite_are_read_back() -> None:
     assert decoded.gradient_norm == math.inf
 
 
-def test_an_unknown_kind_is_ignored() -> None:
+def test_of_other_versions_unknown_kinds_and_fields_are_dropped_and_missing_fields_named() -> None:
     assert decode('{"kind":"profiled","time":1.0}') is None
-
-
-def test_an_unknown_field_is_dropped() -> None:
-    assert decode('{"kind":"notice","time":1.0,"level":"info","message":"a","host":"b"}') == Notice(
-        time=1.0, level="info", message="a"
-    )
-
-
-def test_a_missing_field_is_an_error_that_names_the_kind_and_the_field() -> None:
-    with pytest.raises(ValueError, match=r"event of kind notice: .*'message'"):
-        decode('{"kind":"notice","time":1.0,"level":"info"}')
-    with pytest.raises(ValueError, match=r"'\[\]' is not a JSON object"):
-        decode("[]")
+    more = decode('{"kind":"notice","time":1.0,"level":"info","message":"a","host":"b"}')
+    assert more == Notice(time=1.0, level="info", message="a")
+    for line, said in (
+        ('{"kind":"notice","time":1.0,"level":"info"}', r"event of kind notice: .*'message'"),
+        ("[]", r"'\[\]' is not a JSON object"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            decode(line)
 
 
 def test_a_damaged_line_is_skipped(tmp_path: Path) -> None:
@@ -175,10 +166,14 @@ def test_a_log_keeps_uptimes_and_one_of_an_older_version_has_none(tmp_path: Path
     assert f'"boot":"{BOOT}"' in encode(event)
 
 
-def test_times_go_on_as_if_the_clock_had_not_been_set() -> None:
+def test_times_go_on_as_if_the_clock_of_a_machine_had_not_been_set() -> None:
     for seconds in (HOUR, -HOUR):
         events = [notice(100, 50), notice(110, 60), notice(120 + seconds, 70), notice(130 + seconds, 80)]
         assert steady(*events) == [100, 110, 120, 130]
+    late = [notice(100, 50), notice(120 + HOUR, 70), notice(110, 60)]
+    assert steady(*late) == [100, 120, 110], "rank 0 writes its steps later, in batches"
+    two = [notice(100, 50), notice(103, 900, boot="b"), notice(110 + HOUR, 60), notice(113, 910, boot="b")]
+    assert steady(*two) == [100, 103, 110, 113]
 
 
 def test_times_are_believed_after_a_boot_a_correction_and_without_uptime() -> None:
@@ -186,13 +181,3 @@ def test_times_are_believed_after_a_boot_a_correction_and_without_uptime() -> No
     assert steady(notice(100, 50), notice(110.2, 60)) == [100, 110.2], "a time server corrects it"
     assert steady(notice(100), notice(110 + HOUR)) == [100, 110 + HOUR]
     assert (notice(5.0).uptime, notice(5.0).boot) == (None, "")
-
-
-def test_an_event_from_before_the_clock_was_set_may_come_after_others() -> None:
-    """Rank 0 writes its steps later, in batches."""
-    assert steady(notice(100, 50), notice(120 + HOUR, 70), notice(110, 60)) == [100, 120, 110]
-
-
-def test_the_clock_of_one_machine_is_set_and_that_of_another_is_not() -> None:
-    events = [notice(100, 50), notice(103, 900, boot="b"), notice(110 + HOUR, 60), notice(113, 910, boot="b")]
-    assert steady(*events) == [100, 103, 110, 113]

@@ -63,6 +63,8 @@ def test_survival_counts_the_trials_of_each_epoch() -> None:
     assert survival == sorted(survival, reverse=True)
     assert sum(survival) == sum(trial.epoch for trial in data.trials)
     assert survival[-1] == sum(trial.status == "done" for trial in data.trials)
+    hyperband = data_of(SampleSearch(trials=2, scheduler={"name": "hyperband"}, until=3))
+    assert hyperband.rungs() == [], "only asha has rungs that all trials share"
 
 
 def test_rungs_are_those_of_ray() -> None:
@@ -73,10 +75,6 @@ def test_rungs_are_those_of_ray() -> None:
         assert data.rungs() == sorted(epoch for epoch in milestones if epoch < epochs), (grace, factor, epochs)
 
 
-def test_only_asha_has_rungs_that_all_trials_share() -> None:
-    assert data_of(SampleSearch(trials=2, scheduler={"name": "hyperband"}, until=3)).rungs() == []
-
-
 def test_the_ancestry_covers_every_epoch_once(population: SearchData) -> None:
     for trial in population.trials:
         parts = population.ancestry(trial)
@@ -84,6 +82,8 @@ def test_the_ancestry_covers_every_epoch_once(population: SearchData) -> None:
         assert parts[-1][0] == trial.id
         assert parts[-1][2] == trial.epoch == 20
         assert all(left[2] == right[1] for left, right in pairwise(parts))
+    assert population.perturbed()[:2] == ["optimizer.learning_rate", "optimizer.weight_decay"]
+    assert data_of(SampleSearch(trials=4)).perturbed() == []
 
 
 def test_the_curve_of_a_clone_is_that_of_its_weights(population: SearchData) -> None:
@@ -93,11 +93,6 @@ def test_the_curve_of_a_clone_is_that_of_its_weights(population: SearchData) -> 
     curve = population.curve(clone)
     assert [point for point in curve if point[0] <= end] == [one for one in population.values(donor) if one[0] <= end]
     assert [epoch for epoch, _ in curve] == sorted({epoch for epoch, _ in curve})
-
-
-def test_only_settings_that_change_have_a_schedule(population: SearchData) -> None:
-    assert population.perturbed()[:2] == ["optimizer.learning_rate", "optimizer.weight_decay"]
-    assert data_of(SampleSearch(trials=4)).perturbed() == []
 
 
 def searched(objectives: Mapping[str, str], points: list[dict[str, float]]) -> SearchData:
@@ -170,12 +165,9 @@ def test_the_schedule_of_the_best_trial_is_listed() -> None:
     fixed = data_of(SampleSearch(trials=4, epochs=3))
     assert fixed.best is not None
     assert dict(best_rows(fixed))["optimizer.learning_rate"] == repr(fixed.best.values["optimizer.learning_rate"])
-
-
-def test_a_continued_search_says_how_often() -> None:
-    search = SampleSearch(trials=4, until=5)
-    search.events.append(search.events[0])
-    assert dict(search_rows(data_of(search), Path("x")))["continued"].startswith("1 time, the last at 2026-")
+    continued = SampleSearch(trials=4, until=5)
+    continued.events.append(continued.events[0])
+    assert dict(search_rows(data_of(continued), Path("x")))["continued"].startswith("1 time, the last at 2026-")
 
 
 def test_an_axis_is_described() -> None:
