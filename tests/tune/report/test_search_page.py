@@ -100,11 +100,15 @@ def test_the_page_has_the_facts_of_the_search_its_trials_and_its_cost(tmp_path: 
     assert re.search(r"\d\d\.\d %", text), "metrics are written as the trials describe them"
 
 
-def test_the_page_says_that_best_yaml_is_still_to_come(tmp_path: Path) -> None:
+def test_the_page_says_that_best_yaml_is_still_to_come_and_is_replaced_once_it_is_there(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"is not the folder of a search: it contains no search\.jsonl"):
+        write_report(tmp_path)
     search = SampleSearch(trials=4, epochs=3, until=6)
     assert "once the search has written best.yaml" in page_of(tmp_path, search, is_running=True).text
     (tmp_path / "best.yaml").touch()
-    assert "once the search" not in Page(write_report(tmp_path).read_text(encoding="utf-8")).text
+    report = write_report(tmp_path)
+    assert "once the search" not in Page(report.read_text(encoding="utf-8")).text
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["best.yaml", "report.html", "search.jsonl", "trials"]
 
 
 def test_a_search_without_an_end_runs_or_was_killed(tmp_path: Path) -> None:
@@ -113,12 +117,9 @@ def test_a_search_without_an_end_runs_or_was_killed(tmp_path: Path) -> None:
         page = page_of(tmp_path / status, search, is_running=is_running)
         assert f'<span class="status {status}">{status}</span>' in page.html
         assert f'<td class="{trial}">{trial}</td>' in page.html
-
-
-def test_why_a_search_failed_is_at_the_top(tmp_path: Path) -> None:
-    search = SampleSearch(trials=4, until=3)
     search.events.append(SearchEnded(status="failed", reason="3 trials failed, and stop.failures=3"))
-    assert "Why the search ended3 trials failed" in page_of(tmp_path, search).text.replace("\n", "")
+    failed = page_of(tmp_path / "failed", search).text.replace("\n", "")
+    assert "Why the search ended3 trials failed" in failed, "at the top"
 
 
 def test_text_of_the_search_is_escaped(tmp_path: Path) -> None:
@@ -130,17 +131,6 @@ def test_text_of_the_search_is_escaped(tmp_path: Path) -> None:
     page = Page(write_report(tmp_path).read_text(encoding="utf-8"))
     assert page.text.count(hostile) >= 3
     assert page.tags["script"] == 0
-
-
-def test_the_report_replaces_the_older_one(tmp_path: Path) -> None:
-    search = SampleSearch(trials=2, epochs=2)
-    assert write_report(search.write(tmp_path)) == write_report(tmp_path) == tmp_path / "report.html"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "search.jsonl", "trials"]
-
-
-def test_a_folder_without_a_search_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"is not the folder of a search: it contains no search\.jsonl"):
-        write_report(tmp_path)
 
 
 def labels(plot: Plot | None) -> list[str]:
