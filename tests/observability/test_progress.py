@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -140,16 +138,3 @@ def test_a_terminal_shows_finished_phases_a_bar_with_the_newest_step_and_notices
     view.close()
     assert terminal.getvalue().rindex("\x1b[?25h") > terminal.getvalue().rindex("\x1b[?25l"), "the cursor is visible"
     assert visible(terminal.getvalue()).splitlines()[-1].startswith("done after")
-
-
-def test_the_first_lines_on_a_terminal_do_not_import_rich() -> None:
-    program = """
-import io, sys
-from observability.progress import ProgressView
-from observability.runlog import Phase
-stream = io.StringIO()
-ProgressView(stream, is_terminal=True).handle(Phase(name="ray_start"))
-assert "starting Ray" in stream.getvalue()
-assert "rich" not in sys.modules
-"""
-    subprocess.run([sys.executable, "-c", program], check=True)

@@ -202,6 +202,8 @@ def test_the_time_left_is_that_of_the_epochs_to_come() -> None:
     # 4 epochs took 20 s; 6 and 10 epochs are open.
     assert str(time_left(history_of(start, *added, *reports), now=START + 20)) == "about 1:20 left"
     assert time_left(history_of(start, *added, *reports[:1]), now=START + 5) is None
+    early = SampleSearch(trials=4, scheduler={"name": "none"}, stop={"target": 0.9}, until=20).history
+    assert str(time_left(early, now=early.last_time)).startswith("at most "), "it may end early"
 
 
 def test_the_time_left_counts_neither_an_earlier_driver_nor_the_start_of_this_one() -> None:
@@ -215,11 +217,6 @@ def test_the_time_left_counts_neither_an_earlier_driver_nor_the_start_of_this_on
     late = [reported("t001", epoch, START + 90 + epoch) for epoch in (1, 2, 3)]
     history = history_of(start, replace(added, time=START + 60), *late)
     assert str(time_left(history, now=START + 93)) == "about 0:07 left"
-
-
-def test_the_time_left_is_a_limit_where_a_search_may_end_early() -> None:
-    search = SampleSearch(trials=4, scheduler={"name": "none"}, stop={"target": 0.9}, until=20)
-    assert str(time_left(search.history, now=search.history.last_time)).startswith("at most ")
 
 
 def test_each_trial_is_shown_and_estimated_with_its_own_number_of_epochs() -> None:

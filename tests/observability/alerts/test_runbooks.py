@@ -8,7 +8,6 @@ from pathlib import Path
 from observability.alerts.catalog import ALERTS
 from observability.alerts.model import RUNBOOKS
 from observability.metrics.scraped import series_by_name
-from training.config.schema import TrainingSettings
 
 _SECTION = re.compile(r"^### (\w+)\n(.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
 _DOCUMENT = Path(__file__).parents[3] / RUNBOOKS
@@ -26,14 +25,6 @@ def test_every_alert_links_to_a_section_that_explains_confirms_and_says_what_to_
         annotations = alert.manifest()["annotations"]
         assert isinstance(annotations, dict)
         assert annotations["runbook"] == f"{RUNBOOKS}#{alert.name.lower()}"
-
-
-def test_the_settings_that_are_named_exist() -> None:
-    texts = [_DOCUMENT.read_text(encoding="utf-8"), *(alert.action for alert in ALERTS)]
-    named = set(re.findall(r"\b(loop|data|checkpoint)\.(\w+)", " ".join(texts)))
-    settings = TrainingSettings().model_dump()
-    assert ("loop", "evaluate_every") in named
-    assert {(section, key) for section, key in named if key not in settings[section]} == set()
 
 
 def test_the_queries_select_metrics_that_exist() -> None:

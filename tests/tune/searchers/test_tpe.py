@@ -15,7 +15,6 @@ from tests.tune.spaces import space_of, trial_of
 from training.config.schema import OptionValue
 from tune.events import SearchLogWriter, TrialAdded, TrialStatus
 from tune.history import SearchHistory, TrialHistory
-from tune.searchers.plain import RandomSearcher
 from tune.searchers.tpe import TpeSearcher
 from tune.space.space import Space
 
@@ -45,7 +44,7 @@ def distance(values: Values) -> float:
     return loss + (0.0 if values["name"] == "adam" else 0.5)
 
 
-def run(searcher: TpeSearcher | RandomSearcher, count: int, loss: Callable[[Values], float]) -> list[TrialHistory]:
+def run(searcher: TpeSearcher, count: int, loss: Callable[[Values], float]) -> list[TrialHistory]:
     """A search of trials one after the other."""
     trials: list[TrialHistory] = []
     while len(trials) < count and (values := searcher.suggest(trials)) is not None:
@@ -63,19 +62,6 @@ def test_suggestions_hold_in_the_space_and_nothing_is_printed(capfd: pytest.Capt
     assert [trial.values for trial in trials if not space.holds(trial.values)] == []
     assert {trial.values["decay"] for trial in trials} <= {0.0, 0.1, 0.2, 0.3}, "no digits of binary fractions"
     assert capfd.readouterr() == ("", "")
-
-
-def test_it_finds_better_values_than_random_search() -> None:
-    space = space_of(AXES)
-
-    def mean_best(make: Callable[[int], TpeSearcher | RandomSearcher]) -> float:
-        bests = [
-            min(trial.best("validation_loss", "min") for trial in run(make(seed), 40, distance)) for seed in range(5)
-        ]
-        return sum(bests) / len(bests)
-
-    learned = mean_best(lambda seed: searcher_of(space, seed=seed))
-    assert learned < 0.5 * mean_best(lambda seed: RandomSearcher(space, seed=seed))
 
 
 def test_a_continued_search_suggests_what_an_uninterrupted_one_would() -> None:

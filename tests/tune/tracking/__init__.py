@@ -1,1 +1,0 @@
-"""Tests of what MLflow has of a search."""
