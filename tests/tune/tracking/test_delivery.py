@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -15,7 +16,7 @@ from tests.distribution import RAY
 from tests.engines import report_table
 from tests.engines.mlflow_server import MlflowServer
 from tests.training.launch.driver import ROOT
-from tests.tune.search_driver import SearchDriver, assert_counted_once, search_of
+from tests.tune.search_driver import NAME, SearchDriver, assert_counted_once, search_arguments, search_of
 from training.errors import ExitStatus
 from training.tracking.state import TrackingState
 from tune.history import SearchHistory
@@ -91,14 +92,29 @@ def test_a_search_is_a_parent_run_with_a_child_for_each_trial(store_uri: str, tm
         trials=3,
         scheduler={"name": "asha", "grace_epochs": 1, "reduction_factor": 2},
     )
-    with SearchDriver(tmp_path, settings) as driver:
-        ended = driver.end()
-    assert ended.status == ExitStatus.DONE, ended.out + ended.err
+
+    def call(*module: str) -> None:
+        """In the test's folder, where the store keeps its artifacts."""
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        ended = subprocess.run(
+            [sys.executable, "-m", *module],
+            cwd=tmp_path,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+
+    call("tune", *search_arguments(tmp_path, settings))
     report_table.ran("Ray cluster")
-    history = SearchHistory.read(driver.run)
+    search = tmp_path / NAME
+    history = SearchHistory.read(search)
     best = history.ranked()[0]
     client = MlflowClient(tracking_uri=store_uri)
-    state = TrackingState.load(driver.run)
+    state = TrackingState.load(search)
     assert state is not None
     parent = client.get_run(state.run_id)
     assert parent.info.status == "FINISHED"
@@ -119,7 +135,6 @@ def test_a_search_is_a_parent_run_with_a_child_for_each_trial(store_uri: str, tm
     assert {"search.yaml", "best.yaml", "report.html"} <= artifacts
 
     # Delivering again changes nothing.
-    follow = [sys.executable, "-m", "tune.tracking.follow", str(driver.run)]
-    subprocess.run(follow, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=120)
+    call("tune.tracking.follow", str(search))
     assert len(client.search_runs([state.experiment_id])) == 1 + len(history.trials)
     assert len(client.search_model_versions("name = 'best'")) == 1
