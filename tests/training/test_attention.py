@@ -37,17 +37,14 @@ def train(folder: Path, **sections: dict[str, Any]) -> list[float]:
     return [step.loss for step in select(read_all(folder), Step)]
 
 
-@pytest.mark.parametrize("kernel", ["flash", "math"])
-def test_the_kernel_of_the_settings_runs_and_is_reported_once(tmp_path: Path, kernel: str) -> None:
-    losses = train(tmp_path / "chosen", compute={"attention": kernel})
-    assert notices(tmp_path / "chosen") == [("info", f"step 1 computed attention with the kernel {kernel}")]
-    assert losses == pytest.approx(train(tmp_path / "auto"), rel=1e-4)
+def test_the_kernel_of_the_settings_runs_and_is_reported_once_and_recomputation_uses_it_too(tmp_path: Path) -> None:
+    plain = train(tmp_path / "auto")
     assert notices(tmp_path / "auto") == []
-
-
-def test_what_is_computed_again_uses_the_kernel_too(tmp_path: Path) -> None:
-    train(tmp_path, compute={"attention": "math", "activation_checkpointing": True})
-    assert notices(tmp_path) == [("info", "step 1 computed attention with the kernel math")]
+    for kernel, recomputes in (("flash", False), ("math", False), ("math", True)):
+        folder = tmp_path / f"{kernel}-{recomputes}"
+        losses = train(folder, compute={"attention": kernel, "activation_checkpointing": recomputes})
+        assert notices(folder) == [("info", f"step 1 computed attention with the kernel {kernel}")]
+        assert losses == pytest.approx(plain, rel=1e-4), folder.name
 
 
 def test_the_report_waits_for_another_profiler_to_end(tmp_path: Path) -> None:
@@ -108,15 +105,12 @@ def test_every_kernel_of_this_torch_has_a_name() -> None:
     assert found == [["flash"], ["flash"], ["efficient"], ["cudnn"], ["math"]]
 
 
-@pytest.mark.parametrize(
-    ("overrides", "rule"),
-    [
-        (["compute.attention=efficient"], "compute.attention=efficient needs scale.gpu=true; CPUs have flash and math"),
-        (["compute.attention=flash", "scale.gpu=true"], "needs precision.mode=bf16, fp16 or fp8 on GPUs, got fp32"),
-        (["compute.attention=flashy"], "must be one of auto, flash, efficient, math"),
-    ],
-)
-def test_a_kernel_that_does_not_exist_here_is_refused_before_anything_starts(overrides: list[str], rule: str) -> None:
-    with pytest.raises(SettingsError) as caught:
-        load_settings(overrides=overrides, environment={})
-    assert rule in str(caught.value.args[0])
+def test_a_kernel_that_does_not_exist_here_is_refused_before_anything_starts() -> None:
+    for overrides, rule in (
+        (["efficient"], "compute.attention=efficient needs scale.gpu=true; CPUs have flash and math"),
+        (["flash", "scale.gpu=true"], "needs precision.mode=bf16, fp16 or fp8 on GPUs, got fp32"),
+        (["flashy"], "must be one of auto, flash, efficient, math"),
+    ):
+        with pytest.raises(SettingsError) as caught:
+            load_settings(overrides=[f"compute.attention={overrides[0]}", *overrides[1:]], environment={})
+        assert rule in str(caught.value.args[0])

@@ -30,11 +30,13 @@ def git(folder: Path, *arguments: str) -> None:
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     """A repository with one committed file."""
-    git(tmp_path, "init", "--initial-branch=main")
-    (tmp_path / "file").write_text("one")
-    git(tmp_path, "add", "file")
-    git(tmp_path, "commit", "-m", "first")
-    return tmp_path
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    git(folder, "init", "--initial-branch=main")
+    (folder / "file").write_text("one")
+    git(folder, "add", "file")
+    git(folder, "commit", "-m", "first")
+    return folder
 
 
 def test_the_description_is_json_and_names_the_installed_torch() -> None:
@@ -45,12 +47,9 @@ def test_the_description_is_json_and_names_the_installed_torch() -> None:
     assert described["memory_bytes"] > 2**28
 
 
-def test_only_the_driver_of_a_job_knows_a_submission() -> None:
+def test_only_the_driver_of_a_job_knows_a_submission_and_a_price() -> None:
     assert environment.submitted({}) == 0.0
     assert environment.submitted({environment.SUBMITTED_VARIABLE: "1790000000.125"}) == 1790000000.125
-
-
-def test_only_the_driver_of_a_job_knows_a_price() -> None:
     assert environment.dollars_per_hour({}) is None
     assert environment.dollars_per_hour({PRICE_VARIABLE: "1.25"}) == 1.25
     assert environment.dollars_per_worker_hour({}) == 0.0
@@ -62,32 +61,22 @@ def test_describing_imports_no_heavy_package() -> None:
     assert done.stdout.strip() == ""
 
 
-def test_a_clean_checkout_is_not_dirty(repository: Path) -> None:
-    found = environment.revision(repository)
-    assert found is not None
-    assert (found["branch"], found["dirty"], len(found["revision"])) == ("main", False, 40)
-
-
 def test_a_changed_file_makes_a_checkout_dirty_but_an_untracked_one_does_not(repository: Path) -> None:
     (repository / "notes").write_text("new")
-    before = environment.revision(repository)
+    clean = environment.revision(repository)
+    assert clean is not None
+    assert (clean["branch"], clean["dirty"], len(clean["revision"])) == ("main", False, 40)
     (repository / "file").write_text("two")
-    assert before is not None
-    assert before["dirty"] is False
-    assert environment.revision(repository) == {**before, "dirty": True}
+    assert environment.revision(repository) == {**clean, "dirty": True}
 
 
-def test_a_folder_that_is_not_a_repository_has_no_revision(tmp_path: Path) -> None:
+def test_there_is_no_revision_without_a_repository_a_commit_or_git(
+    tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert environment.revision(tmp_path) is None
-
-
-def test_a_repository_without_a_commit_has_no_revision(tmp_path: Path) -> None:
     git(tmp_path, "init")
     assert environment.revision(tmp_path) is None
-
-
-def test_a_machine_without_git_has_no_revision(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(repository))
+    monkeypatch.setenv("PATH", str(tmp_path))
     assert environment.revision(repository) is None
 
 

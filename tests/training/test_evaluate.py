@@ -83,7 +83,7 @@ def test_loss_and_accuracy_are_those_of_the_whole_split(alone: EvaluationResult)
     assert math.isclose(alone.metrics["loss"], float(cross_entropy(logits, labels)), rel_tol=1e-5)
 
 
-@pytest.mark.parametrize("world", [2, 3, 4])
+@pytest.mark.parametrize("world", [2, 3])
 def test_every_rank_reports_what_one_process_with_rank_0_s_buffers_does(alone: EvaluationResult, world: int) -> None:
     assert on_ranks(world, _evaluate, batch=50) == [alone] * world
 

@@ -30,20 +30,10 @@ class Columns(Section):
     shapes: dict[str, int] = Field(default_factory=dict, description="Shapes.")
 
 
-class Nothing(Section):
-    """No options."""
-
-
 def test_options_that_contradict_each_other_are_rejected_with_the_rule() -> None:
     with pytest.raises(SettingsError) as raised:
         parse_options(Range, {"low": 3}, setting="model.options", owner="model range")
     assert raised.value.args[0] == "model.options: low=3 must be below high=1"
-
-
-def test_an_option_of_a_factory_without_options_is_rejected() -> None:
-    with pytest.raises(SettingsError) as raised:
-        parse_options(Nothing, {"low": 3}, setting="model.options", owner="model empty")
-    assert raised.value.remedy == "options of model empty: none"
 
 
 def test_the_remedy_says_which_options_are_required_and_the_defaults_of_the_others() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.limits import files_up_to
 from training import failures
 from training.config.schema import ScaleSettings
-from training.errors import CheckpointError, ExitStatus, NonFiniteLossError, ResumeMismatchError
+from training.errors import CheckpointError, ExitStatus, ResumeMismatchError
 from training.evidence import FOLDER, StepFile
 from training.failures import Failure
 from training.launch import ray_facts
@@ -65,13 +65,6 @@ def test_the_first_exception_is_the_cause_and_later_ones_follow_from_it(tmp_path
     assert cause(tmp_path) == first
 
 
-def test_a_lost_peer_is_not_the_cause_even_if_it_was_noticed_first(tmp_path: Path) -> None:
-    lost, raised = at(1.0, LOST_PEER, rank=0), at(2.0, NonFiniteLossError("step 7"), rank=1)
-    for failure in (lost, raised):
-        failures.record(tmp_path, failure, attempt=0)
-    assert cause(tmp_path) == raised
-
-
 @given(st.permutations(range(4)), st.integers(0, 3))
 def test_the_rank_that_raised_is_the_cause_in_any_order(
     tmp_path_factory: pytest.TempPathFactory, order: list[int], raising: int
@@ -91,21 +84,13 @@ def test_the_launcher_names_the_dead_rank_if_all_others_only_lost_their_peers(tm
     assert "memory" in found.remedy
 
 
-def test_failures_of_other_attempts_are_ignored(tmp_path: Path) -> None:
+def test_failures_of_other_attempts_and_drivers_and_truncated_ones_are_ignored(tmp_path: Path) -> None:
     failures.record(tmp_path, Failure.of(ValueError("earlier"), rank=0), attempt=0)
     assert cause(tmp_path, attempt=1).message == "status 1"
-
-
-def test_a_new_driver_removes_the_records_of_earlier_ones(tmp_path: Path) -> None:
-    failures.record(tmp_path, Failure.of(ValueError("earlier"), rank=0), attempt=0)
     failures.clear(tmp_path)
     assert cause(tmp_path).message == "status 1"
-
-
-def test_a_record_that_a_full_disk_truncated_is_not_read(tmp_path: Path) -> None:
-    failure = Failure.of(ValueError("lost"), rank=0)
     with pytest.raises(OSError, match="File too large"), files_up_to(16):
-        failures.record(tmp_path, failure, attempt=0)
+        failures.record(tmp_path, Failure.of(ValueError("lost"), rank=0), attempt=0)
     assert cause(tmp_path).message == "status 1"
 
 
@@ -117,9 +102,6 @@ def test_a_defect_is_reported_with_its_traceback_and_in_one_line() -> None:
     assert failure.trace.startswith("Traceback")
     assert "test_failures.py" in failure.trace
     assert failure.headline == "rank 2 failed: KeyError: 'label'"
-
-
-def test_an_exception_without_a_message_is_named_by_its_class() -> None:
     assert Failure.of(MemoryError(), rank=0).headline == "rank 0 failed: MemoryError"
 
 
@@ -175,21 +157,16 @@ def test_a_rank_that_torchrun_does_not_list_and_did_not_terminate_has_exited_wit
     assert found.message == "rank 1 ended with exit code 0 before the training ended, in step 13"
     assert "os._exit" in found.remedy
     assert found.cause is Cause.CODE
-
-
-def test_a_rank_that_torchrun_terminated_is_not_blamed_for_a_lost_connection(tmp_path: Path) -> None:
-    failures.record(tmp_path, at(1.0, LOST_PEER, rank=0), attempt=0)
-    leave(tmp_path, rank=1, step=13, stack=TERMINATED)
+    leave(tmp_path, rank=1, step=13, stack=TERMINATED)  # torchrun ended it, and it is not to blame
     found = cause(tmp_path, ended=WorkersFailedError("table of torchrun", exits={0: 1}))
     assert "rank 1" not in found.message
 
 
-@pytest.mark.parametrize(("code", "said"), [(0, ""), (None, ""), (3, ""), ("no data", ": no data")])
-def test_an_exit_of_user_code_is_a_permanent_failure(code: object, said: str) -> None:
-    failure = Failure.of(SystemExit(code), rank=1)
-    number = {"no data": 1, None: 0}.get(code, code)  # type: ignore[call-overload]
-    assert failure.headline == f"rank 1 ended with exit code {number} before the training ended{said}"
-    assert failure.cause is Cause.CODE
+def test_an_exit_of_user_code_is_a_permanent_failure() -> None:
+    for code, said in ((0, "0 {}"), (None, "0 {}"), (3, "3 {}"), ("no data", "1 {}: no data")):
+        failure = Failure.of(SystemExit(code), rank=1)
+        assert failure.headline == "rank 1 ended with exit code " + said.format("before the training ended")
+        assert failure.cause is Cause.CODE
 
 
 def in_library(error: BaseException) -> BaseException:
@@ -233,19 +210,13 @@ def test_the_step_of_a_rank_is_part_of_its_record(tmp_path: Path) -> None:
 
 def test_a_rank_that_died_with_its_node_is_told_from_a_killed_one(tmp_path: Path) -> None:
     leave(tmp_path, rank=1, step=13)
-    report(
-        tmp_path,
-        Fact(
-            "actor RayTrainWorker (process 7 on 10.0.0.2)",
-            "DEAD",
-            "The actor died because its node has died. Node Id: 1",
-        ),
-    )
+    worker = "actor RayTrainWorker (process 7 on 10.0.0.2)"
+    report(tmp_path, Fact(worker, "DEAD", "The actor died because its node has died. Node Id: 1"))
     ended = WorkersFailedError("Ray's report", exits={1: None})
     found = cause(tmp_path, ended=ended, launcher="ray")
     assert found.cause is Cause.LOST_NODE
     assert found.headline == "rank 1 died without reporting an error, in step 13: its node is gone"
-    report(tmp_path, Fact("actor RayTrainWorker (process 7 on 10.0.0.2)", "DEAD", "The actor's process has died"))
+    report(tmp_path, Fact(worker, "DEAD", "The actor's process has died"))
     assert cause(tmp_path, ended=ended, launcher="ray").cause is Cause.LOST_PROCESS
 
 
@@ -258,26 +229,15 @@ def test_ranks_of_which_none_has_started_failed_to_start(tmp_path: Path) -> None
     assert found.message == "the cluster has too few resources for the ranks\nrequested: much; available: little"
 
 
-CPU = {"CPU": 1.0}
-GPU = {"CPU": 2.0, "GPU": 1.0}
-
-
-@pytest.mark.parametrize(
-    ("each", "free", "were_placed", "lacks"),
-    [
-        (CPU, {"CPU": 4.0}, False, ""),
-        (CPU, {"CPU": 1.0}, True, ""),
-        (CPU, {"CPU": 1.0}, False, "requested: 2 ranks with CPU 1 each; available: room for 1 (10.0.0.1 has CPU 4, free CPU 1)"),
-        (
-            GPU,
-            {"CPU": 4.0},
-            True,
-            "requested: 2 ranks with CPU 2, GPU 1 each; available: room for 0 (10.0.0.1 has CPU 4, free CPU 4, GPU 0)",
-        ),
-    ],
-)  # fmt: skip
-def test_what_the_ranks_lack_is_said_in_resources(
-    each: dict[str, float], free: dict[str, float], *, were_placed: bool, lacks: str
-) -> None:
-    nodes = [Node(name="10.0.0.1", total={"CPU": 4.0, "memory": 1e9}, free=free)]
-    assert ray_facts.missing(2, each, nodes, were_placed=were_placed) == lacks
+def test_what_the_ranks_lack_is_said_in_resources() -> None:
+    cpu, gpu = {"CPU": 1.0}, {"CPU": 2.0, "GPU": 1.0}
+    of_cpus = "requested: 2 ranks with CPU 1 each; available: room for 1 (10.0.0.1 has CPU 4, free CPU 1)"
+    of_gpus = "requested: 2 ranks with CPU 2, GPU 1 each; available: room for 0 (10.0.0.1 has CPU 4, free CPU 4, GPU 0)"
+    for each, free, were_placed, lacks in (
+        (cpu, 4.0, False, ""),
+        (cpu, 1.0, True, ""),
+        (cpu, 1.0, False, of_cpus),
+        (gpu, 4.0, True, of_gpus),
+    ):
+        nodes = [Node(name="10.0.0.1", total={"CPU": 4.0, "memory": 1e9}, free={"CPU": free})]
+        assert ray_facts.missing(2, each, nodes, were_placed=were_placed) == lacks

@@ -30,30 +30,17 @@ GRADIENTS = Collective(number=41, name="all_reduce", values="6,090 float")
 BUFFERS = Collective(number=40, name="broadcast", values="96 float")
 
 
-@pytest.mark.parametrize(
-    ("waiting", "silent", "words"),
-    [
-        ({}, [1], ""),
-        ({0: GRADIENTS}, [1], "rank 0 has entered all_reduce 41 (6,090 float), which rank 1 has not"),
-        (
-            {0: GRADIENTS, 3: GRADIENTS},
-            [1, 2],
-            "ranks 0, 3 have entered all_reduce 41 (6,090 float), which ranks 1, 2 have not",
-        ),
-        (
-            {0: GRADIENTS, 2: BUFFERS},
-            [1],
-            (
-                "rank 2 has entered broadcast 40 (96 float), rank 0 has entered all_reduce 41 (6,090 float): "
-                "the ranks do not run the same collectives"
-            ),
-        ),
-    ],
-)
-def test_the_ranks_that_wait_are_grouped_by_their_collective(
-    waiting: dict[int, Collective], silent: list[int], words: str
-) -> None:
-    assert waits_in_words(waiting, silent) == words
+def test_the_ranks_that_wait_are_grouped_by_their_collective() -> None:
+    one, many = {0: GRADIENTS}, {0: GRADIENTS, 3: GRADIENTS}
+    assert waits_in_words({}, [1]) == ""
+    assert waits_in_words(one, [1]) == "rank 0 has entered all_reduce 41 (6,090 float), which rank 1 has not"
+    assert (
+        waits_in_words(many, [1, 2]) == "ranks 0, 3 have entered all_reduce 41 (6,090 float), which ranks 1, 2 have not"
+    )
+    assert waits_in_words({0: GRADIENTS, 2: BUFFERS}, [1]) == (
+        "rank 2 has entered broadcast 40 (96 float), rank 0 has entered all_reduce 41 (6,090 float): "
+        "the ranks do not run the same collectives"
+    )
 
 
 def entry(number: int) -> dict[str, Any]:
@@ -81,10 +68,10 @@ def test_the_last_collective_of_a_dump_is_the_one_that_a_rank_has_entered(tmp_pa
     assert describe_waits(tmp_path, attempt=0, silent=[1]) == expected
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"entries": [{}]}', '{"entries": []}'])
-def test_a_damaged_or_empty_dump_says_nothing(tmp_path: Path, text: str) -> None:
-    leave(tmp_path, 0, text)
-    assert describe_waits(tmp_path, attempt=0, silent=[1]) == ""
+def test_a_damaged_or_empty_dump_says_nothing(tmp_path: Path) -> None:
+    for text in ("", "{", "[]", '{"entries": [{}]}', '{"entries": []}'):
+        leave(tmp_path, 0, text)
+        assert describe_waits(tmp_path, attempt=0, silent=[1]) == "", text
 
 
 def leave_pickle(folder: Path, rank: int, content: bytes, *, attempt: int = 0) -> None:

@@ -25,16 +25,12 @@ def counted(model: Callable[[Tensor], Tensor], inputs: Tensor) -> FlopCount:
     return count
 
 
-def test_a_linear_layer_costs_two_flops_per_weight_forward_and_four_backward() -> None:
+def test_layers_cost_two_flops_per_weight_and_output_forward_and_four_backward() -> None:
+    """Nothing needs the gradient of the inputs, so the first layer computes that of its weights only."""
     model = nn.Sequential(nn.Linear(10, 20), nn.ReLU(), nn.Linear(20, 5))
-    first, second = 10 * 20, 20 * 5
-    # Nothing needs the gradient of the inputs, so the first layer computes that of its weights only.
-    assert counted(model, torch.randn(ROWS, 10)).per_sample == 4 * first + 6 * second
-
-
-def test_a_convolution_costs_a_product_per_output_pixel() -> None:
-    model = nn.Conv2d(3, 16, kernel_size=3, padding=1)
-    assert counted(model, torch.randn(ROWS, 3, 12, 12)).per_sample == 4 * (3 * 3 * 3 * 16 * 12 * 12)
+    assert counted(model, torch.randn(ROWS, 10)).per_sample == 4 * (10 * 20) + 6 * (20 * 5)
+    convolution = nn.Conv2d(3, 16, kernel_size=3, padding=1)
+    assert counted(convolution, torch.randn(ROWS, 3, 12, 12)).per_sample == 4 * (3 * 3 * 3 * 16 * 12 * 12)
 
 
 def test_a_transformer_block_costs_six_flops_per_weight_and_token_and_its_attention() -> None:

@@ -64,10 +64,13 @@ def test_file_and_console_have_the_traceback_of_an_exception(tmp_path: Path, con
 
 
 def test_the_console_shows_warnings_in_one_line_and_no_lower_levels(tmp_path: Path, console: io.StringIO) -> None:
+    """Of other packages the file has no lower levels either."""
     logs.set_step(3)
     logging.getLogger("training.x").info("detail")
-    logging.getLogger("training.x").warning("look here")
+    logging.getLogger("somebody.else").info("chatter")
+    logging.getLogger("somebody.else").warning("look here")
     assert console.getvalue()[8:] == " WARNING rank 1 step 3: look here\n"
+    assert [record["message"] for record in lines(tmp_path)] == ["detail", "look here"]
 
 
 def test_python_warnings_are_logged(tmp_path: Path, console: io.StringIO) -> None:
@@ -77,12 +80,6 @@ def test_python_warnings_are_logged(tmp_path: Path, console: io.StringIO) -> Non
         warnings.warn("old way", DeprecationWarning, stacklevel=1)
         logging.captureWarnings(capture=False)
     assert "DeprecationWarning: old way" in lines(tmp_path)[0]["message"]
-
-
-def test_other_packages_log_warnings_and_errors_only(tmp_path: Path, console: io.StringIO) -> None:
-    logging.getLogger("somebody.else").info("chatter")
-    logging.getLogger("somebody.else").warning("trouble")
-    assert [record["message"] for record in lines(tmp_path)] == ["trouble"]
 
 
 def test_configuring_again_replaces_the_first_file(tmp_path: Path, console: io.StringIO) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from observability.history import part_seconds
-from observability.runlog import CheckpointCommitted, Evaluated, read_all, select
+from observability.runlog import Evaluated, read_all, select
 from tests.training.launch.ranks import run_world
 from tests.training.runs import run_alone, small_settings, steps_of
 from training.checkpoint.store import committed_steps, local_store
@@ -17,11 +17,11 @@ from training.loop import planned_steps
 STEPS_PER_EPOCH = 21
 
 
-@pytest.mark.parametrize(("epochs", "max_steps", "expected"), [(3, None, 63), (3, 50, 50), (1, 1000, STEPS_PER_EPOCH)])
-def test_a_run_has_all_steps_of_its_epochs_up_to_max_steps(epochs: int, max_steps: int | None, expected: int) -> None:
-    settings = small_settings(loop={"epochs": epochs, "max_steps": max_steps})
+def test_a_run_has_all_steps_of_its_epochs_up_to_max_steps() -> None:
     plan = BatchPlan(size=1293, global_batch=64, world=1, accumulation=1)
-    assert planned_steps(settings.loop, plan) == expected
+    for epochs, max_steps, expected in ((3, None, 63), (3, 50, 50), (1, 1000, STEPS_PER_EPOCH)):
+        settings = small_settings(loop={"epochs": epochs, "max_steps": max_steps})
+        assert planned_steps(settings.loop, plan) == expected
 
 
 def test_the_model_is_evaluated_every_evaluate_every_epochs_and_at_the_end(tmp_path: Path) -> None:
@@ -44,12 +44,6 @@ def test_the_best_checkpoint_is_kept_as_well_as_the_newest(tmp_path: Path) -> No
     assert metrics[best.step] == best.metrics["accuracy"]
 
 
-def test_a_run_that_ends_within_an_epoch_has_a_checkpoint_of_its_last_step(tmp_path: Path) -> None:
-    outcome = run_alone(small_settings(loop={"max_steps": 13}), tmp_path)
-    assert outcome.step == 13
-    assert select(read_all(tmp_path), CheckpointCommitted)[-1].step == 13
-
-
 def test_the_first_step_of_an_epoch_has_the_delay_of_the_checkpoint_before_it(tmp_path: Path) -> None:
     run_alone(small_settings(loop={"epochs": 3}, checkpoint={"every_steps": STEPS_PER_EPOCH}), tmp_path)
     delayed = [step for step in steps_of(tmp_path) if step.checkpoint_seconds]
@@ -57,16 +51,13 @@ def test_the_first_step_of_an_epoch_has_the_delay_of_the_checkpoint_before_it(tm
     assert all(sum(part_seconds(step)) == pytest.approx(step.seconds) for step in delayed)
 
 
-def test_ranks_that_are_asked_to_stop_agree_on_the_step(tmp_path: Path) -> None:
+def test_ranks_that_are_asked_to_stop_agree_on_the_step_and_log_their_own_times(tmp_path: Path) -> None:
     (tmp_path / "stop").touch()
     outcome = run_world(small_settings(scale={"launcher": "torchrun", "workers": 2}), tmp_path)
+    steps = steps_of(tmp_path)
     assert outcome.status == "stopped"
-    assert outcome.step == steps_of(tmp_path)[-1].step == committed_steps(tmp_path / "checkpoints")[-1]
-
-
-def test_the_log_has_each_ranks_own_time(tmp_path: Path) -> None:
-    run_world(small_settings(scale={"launcher": "torchrun", "workers": 2}, loop={"max_steps": 5}), tmp_path)
-    for step in steps_of(tmp_path):
+    assert outcome.step == steps[-1].step == committed_steps(tmp_path / "checkpoints")[-1]
+    for step in steps:
         assert len(step.rank_seconds) == 2
         assert min(step.rank_seconds) > 0
         assert step.rank_seconds[0] <= step.seconds
