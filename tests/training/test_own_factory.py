@@ -31,10 +31,10 @@ one = two = partial(net, width=3)
 
 
 @pytest.fixture
-def module(tmp_path: Path, request: pytest.FixtureRequest) -> str:
+def module(tmp_path: Path) -> str:
     """Name of a module of a code folder."""
     name = f"own_{tmp_path.name}"
-    (tmp_path / f"{name}.py").write_text(getattr(request, "param", MODULE), encoding="utf-8")
+    (tmp_path / f"{name}.py").write_text(MODULE, encoding="utf-8")
     return name
 
 
@@ -44,50 +44,28 @@ def check(folder: Path, name: str, **options: float) -> None:
         validate(ModelSettings(name=name, options=dict(options)))
 
 
-@pytest.mark.parametrize(
-    ("factory", "options"),
-    [
-        ("net", {"width": 3}),
-        ("open_net", {"anything": 3}),
-        ("positional", {"width": 3}),
-        ("Net", {}),
-        *((name, {"anything": 3}) for name in ("wrapped", "Inherits", "also", "other", "one", "two")),
-    ],
-)
-def test_a_factory_that_takes_its_options_passes(
-    tmp_path: Path, module: str, factory: str, options: dict[str, float]
-) -> None:
-    check(tmp_path, f"{module}:{factory}", **options)
-    assert module not in sys.modules
-
-
-@pytest.mark.parametrize(
-    ("factory", "options", "parts"),
-    [
-        ("Nett", {}, ["has no attribute 'Nett'", "did you mean Net?"]),
-        ("imported", {}, ["has no attribute 'imported'"]),
-        (
-            "net",
-            {"depth": 3},
-            ["model.options={'depth': 3}", "'depth'", "(spec, *, width: int = 32, dropout=0.2)"],
-        ),
-        ("Net", {"depth": 3}, ["'depth'", "(spec, *, width=32)"]),
-        ("bare", {}, ["too many positional arguments", "its signature is ()"]),
-        ("positional", {}, ["missing a required argument: 'width'"]),
-    ],
-)
-def test_a_factory_that_does_not_exist_or_not_take_its_options_is_refused(
-    tmp_path: Path, module: str, factory: str, options: dict[str, float], parts: list[str]
-) -> None:
-    with pytest.raises(SettingsError) as refused:
-        check(tmp_path, f"{module}:{factory}", **options)
-    for part in parts:
-        assert part in str(refused.value)
-    assert refused.value.remedy
-
-
-@pytest.mark.parametrize(
-    "module", ["from elsewhere import *\n", "def __getattr__(name): ...\n", "globals().update(net=1)\n"], indirect=True
-)
-def test_what_the_source_does_not_tell_passes(tmp_path: Path, module: str) -> None:
+def test_a_factory_that_takes_its_options_passes(tmp_path: Path, module: str) -> None:
     check(tmp_path, f"{module}:net", width=3)
+    check(tmp_path, f"{module}:positional", width=3)
+    check(tmp_path, f"{module}:Net")
+    for factory in ("open_net", "wrapped", "Inherits", "also", "other", "one", "two"):
+        check(tmp_path, f"{module}:{factory}", anything=3)
+    assert module not in sys.modules
+    for text in ("from elsewhere import *\n", "def __getattr__(name): ...\n", "globals().update(net=1)\n"):
+        (tmp_path / f"{module}.py").write_text(text, encoding="utf-8")
+        check(tmp_path, f"{module}:net", width=3)  # the source does not tell
+
+
+def test_a_factory_that_does_not_exist_or_not_take_its_options_is_refused(tmp_path: Path, module: str) -> None:
+    for factory, options, *parts in (
+        ("Nett", {}, "has no attribute 'Nett'", "did you mean Net?"),
+        ("imported", {}, "has no attribute 'imported'"),
+        ("net", {"depth": 3}, "model.options={'depth': 3}", "'depth'", "(spec, *, width: int = 32, dropout=0.2)"),
+        ("Net", {"depth": 3}, "'depth'", "(spec, *, width=32)"),
+        ("bare", {}, "too many positional arguments", "its signature is ()"),
+        ("positional", {}, "missing a required argument: 'width'"),
+    ):
+        with pytest.raises(SettingsError) as refused:
+            check(tmp_path, f"{module}:{factory}", **dict[str, float](options))  # type: ignore[call-overload]
+        assert [part for part in parts if str(part) not in str(refused.value)] == [], factory
+        assert refused.value.remedy

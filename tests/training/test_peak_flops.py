@@ -11,9 +11,8 @@ from training.config.schema import PrecisionSettings
 from training.peak_flops import PEAKS, Format, device_peak_flops, number_format, peak_flops
 
 
-@pytest.mark.parametrize(
-    ("name", "used", "teraflops"),
-    [
+def test_the_name_that_the_driver_reports_gives_the_peak() -> None:
+    rates: list[tuple[str, Format, float]] = [
         ("Tesla T4", "fp16", 65),
         ("Tesla T4", "tf32", 8.1),
         ("NVIDIA A10G", "bf16", 70),
@@ -27,26 +26,16 @@ from training.peak_flops import PEAKS, Format, device_peak_flops, number_format,
         ("NVIDIA B200", "bf16", 2250),
         ("NVIDIA L4", "fp8", 242.5),
         ("NVIDIA H100 80GB HBM3", "fp8", 1979),
-    ],
-)
-def test_the_name_that_the_driver_reports_gives_the_peak(name: str, used: Format, teraflops: float) -> None:
-    assert peak_flops(name, used) == pytest.approx(teraflops * 1e12)
+    ]
+    for name, used, teraflops in rates:
+        assert peak_flops(name, used) == pytest.approx(teraflops * 1e12), name
 
 
-@pytest.mark.parametrize(
-    ("name", "used"),
-    [
-        ("NVIDIA GeForce RTX 4090", "bf16"),
-        ("Tesla T4", "bf16"),
-        ("NVIDIA A10G", "fp8"),
-        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "bf16"),
-    ],
-)
-def test_an_unknown_gpu_a_missing_format_and_a_part_of_a_gpu_have_none(name: str, used: Format) -> None:
-    assert peak_flops(name, used) is None
-
-
-def test_a_cpu_has_none() -> None:
+def test_an_unknown_gpu_a_missing_format_a_part_of_a_gpu_and_a_cpu_have_none() -> None:
+    assert peak_flops("NVIDIA GeForce RTX 4090", "bf16") is None
+    assert peak_flops("Tesla T4", "bf16") is None
+    assert peak_flops("NVIDIA A10G", "fp8") is None
+    assert peak_flops("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "bf16") is None
     assert device_peak_flops(torch.device("cpu"), PrecisionSettings()) is None
 
 

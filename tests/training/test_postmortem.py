@@ -45,44 +45,28 @@ def _sample() -> list[Event]:
 FAILED = RunEnded(status="failed", step=10, message=f"Traceback …\n{KILLED}")
 
 
-@pytest.mark.parametrize(
-    ("endings", "state", "kind", "text"),
-    [
-        ([WorkersFailed(attempt=0, reason=KILLED, restarts=False), FAILED], "failed", "killed", KILLED),
-        (
-            [
-                WorkersFailed(attempt=0, reason=KILLED, restarts=True),
-                WorkersFailed(attempt=1, reason="rank 0 failed: ValueError: label 12", restarts=False),
-                FAILED,
-            ],
-            "failed",
-            "exception",
-            "label 12",
-        ),
-        (
-            [RunEnded(status="failed", step=0, message="[Errno 28] No space left on device")],
-            "failed",
-            "disk full",
-            "space",
-        ),
+KILL = WorkersFailed(attempt=0, reason=KILLED, restarts=True)
+ERROR = WorkersFailed(attempt=1, reason="rank 0 failed: ValueError: label 12", restarts=False)
+FULL = RunEnded(status="failed", step=0, message="[Errno 28] No space left on device")
+
+
+def test_each_end_of_a_run_has_its_cause(tmp_path: Path) -> None:
+    cases: list[tuple[list[Event], str, str, str]] = [
+        ([replace(KILL, restarts=False), FAILED], "failed", "killed", KILLED),
+        ([KILL, ERROR, FAILED], "failed", "exception", "label 12"),
+        ([FULL], "failed", "disk full", "space"),
         ([RunEnded(status="interrupted", step=5)], "stopped", "stopped", "run run was stopped"),
         ([RunEnded(status="done", step=5)], "done", "done", "run run is done"),
         ([], "killed", "driver killed", "ended without a message"),
-    ],
-)
-def test_each_end_of_a_run_has_its_cause(
-    tmp_path: Path, endings: list[Event], state: str, kind: str, text: str
-) -> None:
-    case = case_of(run_with(tmp_path, *endings))
-    cause = first_cause(case)
-    assert (case.state, cause.kind) == (state, kind)
-    assert text in cause.sentence
-
-
-def test_a_run_that_is_driven_runs(tmp_path: Path) -> None:
-    run = run_with(tmp_path)
-    with run.driving():
-        assert case_of(run).state == "runs"
+    ]
+    for number, (endings, state, kind, text) in enumerate(cases):
+        run = run_with(tmp_path / str(number), *endings)
+        case = case_of(run)
+        cause = first_cause(case)
+        assert (case.state, cause.kind) == (state, kind)
+        assert text in cause.sentence
+        with run.driving():
+            assert case_of(run).state == "runs"
 
 
 def test_the_command_prints_the_cause_and_writes_a_page_with_all_that_is_left(
@@ -119,14 +103,12 @@ def test_a_run_without_events_has_a_page(tmp_path: Path) -> None:
     assert "ended without a message" in Page(page.render(case_of(run))).text
 
 
-def test_a_page_that_cannot_be_written_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_page_that_cannot_be_written_and_options_of_a_cluster_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = run_with(tmp_path, RunEnded(status="done", step=5))
     (tmp_path / "file").touch()
     assert main(["postmortem", str(run.path), "--out", str(tmp_path / "file" / "page.html")]) == 2
     assert str(tmp_path / "file") in capsys.readouterr().err
-
-
-def test_team_and_the_like_need_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = run_with(tmp_path)
     assert main(["postmortem", str(run.path), "--team", "research"]) == 2
     assert "--team needs a cluster" in capsys.readouterr().err

@@ -14,8 +14,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.training.launch.ranks import on_ranks
-from tests.training.runs import run_alone, small_settings, steps_of
-from training import preflight
+from tests.training.runs import run_alone, small_settings
 from training.config.schema import ComputeSettings, ModelSettings
 from training.data.types import SampleSpec
 from training.errors import SettingsError
@@ -140,20 +139,3 @@ def test_settings_of_an_earlier_release_keep_their_meaning(switch: bool, mode: s
 def test_selective_is_refused_of_compiled_steps() -> None:
     with pytest.raises(ValidationError, match="activation_checkpointing=selective has no use with compile=default"):
         ComputeSettings(activation_checkpointing="selective", compile="default")
-
-
-@pytest.mark.long
-def test_compiled_blocks_are_computed_again(tmp_path: Path) -> None:
-    if preflight.find_compiler() is None:
-        pytest.skip("no C++ compiler on PATH")
-    language: dict[str, dict[str, Any]] = {
-        "model": {"name": "transformer", "options": {"width": 32, "layers": 1, "heads": 2, "dropout": 0.0}},
-        "data": {"dataset": "python_reference", "options": {"length": 16}},
-        "objective": {"name": "language_modelling"},
-        "loop": {"max_steps": 3, "global_batch": 8},
-    }
-    losses = []
-    for name, compute in (("plain", {}), ("compiled", {"compile": "default", "activation_checkpointing": "full"})):
-        run_alone(small_settings(**language, compute=compute), tmp_path / name)
-        losses.append([step.loss for step in steps_of(tmp_path / name)])
-    assert losses[1] == pytest.approx(losses[0], rel=1e-3)

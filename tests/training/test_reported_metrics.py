@@ -13,7 +13,6 @@ from safetensors.torch import load_model
 from torch.nn.functional import cross_entropy
 
 from observability.runlog import Evaluated, read_all, select
-from tests.engines.torchrun import run_under_torchrun
 from tests.training.launch.ranks import run_world
 from tests.training.runs import run_alone, small_settings
 from training.config.schema import ModelSettings, TrainingSettings
@@ -67,14 +66,7 @@ def measured(folder: Path, run: TrainingSettings, split: str = "test") -> Metric
     return loss / len(samples), correct / len(samples)
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        pytest.param(name, marks=[pytest.mark.long] if name in DEEP else [])
-        for name in MODELS.names
-        if name != "transformer"
-    ],
-)
+@pytest.mark.parametrize("model", [name for name in MODELS.names if name not in {"transformer", *DEEP}])
 def test_two_ranks_report_the_metrics_of_the_exported_weights(tmp_path: Path, model: str) -> None:
     run = settings(model, 2)
     run_world(run, tmp_path / "run")
@@ -82,26 +74,12 @@ def test_two_ranks_report_the_metrics_of_the_exported_weights(tmp_path: Path, mo
         assert reported(tmp_path / "run", split) == measured(tmp_path / "run", run, split)
 
 
-@pytest.mark.parametrize("workers", [1, 4])
-def test_any_number_of_ranks_reports_the_metrics_of_the_exported_weights(tmp_path: Path, workers: int) -> None:
-    """Of three batches, four ranks leave one rank without any."""
-    run = settings("simple_cnn", workers)
-    run_world(run, tmp_path / "run")
-    assert reported(tmp_path / "run") == measured(tmp_path / "run", run)
-
-
-@pytest.mark.long
-def test_ranks_under_torchrun_report_the_metrics_of_the_exported_weights(tmp_path: Path) -> None:
-    run = settings("simple_cnn", 2)
-    run_under_torchrun(run, tmp_path / "run")
-    assert reported(tmp_path / "run") == measured(tmp_path / "run", run)
-
-
-@pytest.mark.parametrize("accumulation", [1, 2])
-def test_a_resumed_run_reports_the_same_metrics_for_the_same_weights(tmp_path: Path, accumulation: int) -> None:
-    run = settings("simple_cnn", 2, loop={"accumulation": accumulation})
-    run_world(run, tmp_path / "run")
-    run_world(run, tmp_path / "run")  # nothing is left to train
+def test_every_world_size_and_a_resumed_run_report_the_metrics_of_the_exported_weights(tmp_path: Path) -> None:
+    """Of three batches, four ranks leave one rank without any. A run that resumes has nothing left to train."""
+    run = settings("simple_cnn", 4, loop={"accumulation": 2})
+    for _ in range(2):
+        run_world(run, tmp_path / "run")
+        assert reported(tmp_path / "run") == measured(tmp_path / "run", run)
     run_alone(settings("simple_cnn", 1), tmp_path / "run")
     first, *later = [event for event in select(read_all(tmp_path / "run"), Evaluated) if event.split == "test"]
     assert [(event.step, event.loss, event.metrics["accuracy"]) for event in later] == [

@@ -35,29 +35,17 @@ STEP = Step(
 )
 
 
-def test_the_log_has_the_address_of_the_metrics(tmp_path: Path) -> None:
+def test_the_log_is_complete_and_has_the_address_of_the_metrics_which_are_served_in_the_block(tmp_path: Path) -> None:
     with reporting(tmp_path, MetricsSettings(exporter="prometheus")) as reporter:
         reporter.emit(STARTED)
         reporter.emit(STEP)
-        started = select(read_all(tmp_path), TrainingStarted)[0]
+        (started,) = select(read_all(tmp_path), TrainingStarted)
         with urllib.request.urlopen(started.metrics_url, timeout=60) as answer:  # noqa: S310 - our own
             page = answer.read().decode()
-    assert started.metrics_url.startswith("http://127.0.0.1:")
     assert any(line.endswith(" 2.25") for line in page.splitlines())
-
-
-def test_the_log_is_complete_when_the_run_ends(tmp_path: Path) -> None:
-    with reporting(tmp_path, MetricsSettings(exporter="none")) as reporter:
-        reporter.emit(STARTED)
-        reporter.emit(STEP)
-    assert read_all(tmp_path) == [STARTED, STEP]
-
-
-def test_metrics_are_not_served_after_the_block(tmp_path: Path) -> None:
-    with reporting(tmp_path, MetricsSettings(exporter="prometheus")) as reporter:
-        reporter.emit(STARTED)
-    url = select(read_all(tmp_path), TrainingStarted)[0].metrics_url
-    host, _, port = url.removeprefix("http://").partition("/")[0].partition(":")
+    assert read_all(tmp_path) == [started, STEP]
+    host, _, port = started.metrics_url.removeprefix("http://").partition("/")[0].partition(":")
+    assert host == "127.0.0.1"
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((host, int(port)), timeout=10)
 

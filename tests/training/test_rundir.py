@@ -36,8 +36,10 @@ def make(root: Path, name: str | None = None) -> RunDirectory:
     return RunDirectory.create(settings(root, name), now=NOW)
 
 
-def test_a_run_is_named_after_model_dataset_and_time(tmp_path: Path) -> None:
-    assert make(tmp_path).name == "simple_cnn-digits-20261121-104233"
+def test_a_run_is_named_after_model_dataset_and_time_and_numbered_within_a_second(tmp_path: Path) -> None:
+    assert [make(tmp_path).name for _ in range(3)] == [
+        f"simple_cnn-digits-20261121-104233{number}" for number in ("", "-2", "-3")
+    ]
 
 
 def test_drivers_of_several_nodes_create_the_folder_of_one_run_at_once(tmp_path: Path) -> None:
@@ -45,10 +47,6 @@ def test_drivers_of_several_nodes_create_the_folder_of_one_run_at_once(tmp_path:
         made = [list(nodes.map(lambda _, name=f"r{run}": make(tmp_path, name), range(8))) for run in range(10)]
     assert [{one.path for one in run} for run in made] == [{tmp_path / f"r{run}"} for run in range(10)]
     assert {file.name for file in tmp_path.glob("*/*") if file.is_file()} == {"settings.yaml"}
-
-
-def test_two_runs_created_in_the_same_second_have_two_folders(tmp_path: Path) -> None:
-    assert [make(tmp_path).name[-6:] for _ in range(3)] == ["104233", "4233-2", "4233-3"]
 
 
 @given(model=st.text(min_size=1), dataset=st.text(min_size=1))
@@ -70,17 +68,13 @@ def test_a_new_run_holds_its_settings_under_its_own_name(tmp_path: Path) -> None
     assert load_settings([run.settings_file], environment={}) == run.settings()
 
 
-def test_creating_a_run_of_an_existing_name_does_not_change_it(tmp_path: Path) -> None:
-    first = make(tmp_path, "mine")
-    before = first.settings_file.read_bytes()
-    changed = settings(tmp_path, "mine").model_copy(update={"model": ModelSettings(name="mlp")})
-    assert RunDirectory.create(changed, now=NOW) == first
-    assert first.settings_file.read_bytes() == before
-
-
-def test_written_settings_replace_the_old_file(tmp_path: Path) -> None:
+def test_creating_a_run_of_an_existing_name_does_not_change_it_and_written_settings_do(tmp_path: Path) -> None:
     run = make(tmp_path, "mine")
-    run.write_settings(settings(tmp_path).model_copy(update={"model": ModelSettings(name="mlp")}))
+    before = run.settings_file.read_bytes()
+    changed = settings(tmp_path, "mine").model_copy(update={"model": ModelSettings(name="mlp")})
+    assert RunDirectory.create(changed, now=NOW) == run
+    assert run.settings_file.read_bytes() == before
+    run.write_settings(changed)
     assert run.settings().model.name == "mlp"
     assert [path.name for path in run.path.iterdir() if "partial" in path.name] == []
 
@@ -91,10 +85,12 @@ def test_a_folder_that_cannot_be_made_is_refused_by_name(tmp_path: Path) -> None
         make(tmp_path / "file")
 
 
-def test_a_run_is_found_by_name_and_by_path(tmp_path: Path) -> None:
+def test_a_run_is_found_by_name_and_by_path_and_an_unknown_one_refused_with_the_nearest(tmp_path: Path) -> None:
     run = make(tmp_path, "mine")
     assert RunDirectory.open("mine", root=tmp_path) == run
     assert RunDirectory.open(str(run.path), root=Path("elsewhere")) == run
+    with pytest.raises(SettingsError, match="did you mean mine"):
+        RunDirectory.open("mien", root=tmp_path)
 
 
 def test_commands_name_a_run_as_its_user_types_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,13 +111,9 @@ def test_the_command_line_names_a_run_elsewhere_by_its_path(tmp_path: Path, monk
     assert RunDirectory.open("./mine", root=root).argument == "./mine"
 
 
-def test_an_unknown_run_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
-    make(tmp_path, "mine")
-    with pytest.raises(SettingsError, match="did you mean mine"):
-        RunDirectory.open("mien", root=tmp_path)
-
-
 def test_the_newest_run_is_the_most_recently_active_one(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="no runs under"):
+        RunDirectory.newest(tmp_path)
     old, new = make(tmp_path, "old"), make(tmp_path, "new")
     for run, time in ((old, 2000), (new, 1000)):
         with RunLogWriter(run.path) as log:
@@ -129,11 +121,6 @@ def test_the_newest_run_is_the_most_recently_active_one(tmp_path: Path) -> None:
         os.utime(run.events, (time, time))
     assert RunDirectory.newest(tmp_path) == old
     assert [run.name for run in runs(tmp_path)] == ["old", "new"]
-
-
-def test_without_runs_there_is_no_newest_one(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="no runs under"):
-        RunDirectory.newest(tmp_path)
 
 
 def test_a_second_driver_is_refused_with_the_first_one_s_process(tmp_path: Path) -> None:
@@ -144,16 +131,6 @@ def test_a_second_driver_is_refused_with_the_first_one_s_process(tmp_path: Path)
             pass
     assert caught.value.status == ExitStatus.REFUSED
     assert not run.is_running()
-
-
-def test_checking_whether_a_run_is_running_does_not_block_a_driver(tmp_path: Path) -> None:
-    run = make(tmp_path, "mine")
-    with run.driving():
-        pass
-    for _ in range(20):
-        assert not run.is_running()
-        with run.driving():
-            assert run.is_running()
 
 
 def test_a_killed_driver_leaves_no_lock(tmp_path: Path) -> None:
@@ -174,17 +151,16 @@ def test_a_killed_driver_leaves_no_lock(tmp_path: Path) -> None:
         assert run.driver_pid() == os.getpid()
 
 
-def test_a_running_run_can_be_asked_to_stop(tmp_path: Path) -> None:
+def test_only_a_running_run_can_be_asked_to_stop_and_the_next_driver_clears_the_request(tmp_path: Path) -> None:
     run = make(tmp_path, "mine")
+    with pytest.raises(PreflightError, match="run mine is not running"):
+        run.request_stop()
     with run.driving():
         assert not run.stop_is_requested()
         run.request_stop()
         assert run.stop_is_requested()
-
-
-def test_a_run_that_is_not_running_cannot_be_asked_to_stop(tmp_path: Path) -> None:
-    with pytest.raises(PreflightError, match="run mine is not running"):
-        make(tmp_path, "mine").request_stop()
+    with run.driving():
+        assert not run.stop_is_requested()
 
 
 def test_a_run_that_is_not_running_is_resumed_with_as_many_workers_as_it_was_asked_to_have(tmp_path: Path) -> None:
@@ -204,14 +180,6 @@ def test_a_run_with_a_number_of_workers_is_resumed_with_a_range_to_resize_it(tmp
     *_, one, other = re.findall(r"SET=(scale\.workers=\S+?),? ", refused.value.remedy)
     assert (one, other) == ("scale.workers=1", "scale.workers=1-2")
     assert load_settings(overrides=[other]).scale.is_elastic
-
-
-def test_a_new_driver_clears_the_stop_request_to_its_predecessor(tmp_path: Path) -> None:
-    run = make(tmp_path, "mine")
-    with run.driving():
-        run.request_stop()
-    with run.driving():
-        assert not run.stop_is_requested()
 
 
 def test_a_run_without_its_checkpoints_is_repeated_by_a_command_that_makes_a_run(

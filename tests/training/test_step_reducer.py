@@ -65,23 +65,15 @@ def test_a_world_of_one_reads_its_own_numbers() -> None:
     )
 
 
-def test_two_ranks_read_the_same_sums_of_each_step_and_each_others_seconds() -> None:
-    first, second = on_ranks(2, _windows, lengths=[1, 3], votes=[False, False])
+def test_two_ranks_read_the_same_sums_seconds_and_votes_of_each_step() -> None:
+    first, second = on_ranks(2, _windows, lengths=[1, 3], votes=[False, True])
     assert first == second
     assert [[step.sums[0] for step in window.steps] for window in first] == [[21], [41, 61, 81]]
     assert first[0].steps[0] == StepSums(sums=[21, 3], weight=6.0, samples=5, rank_seconds=[0.5, 1.5])
-
-
-def test_every_rank_reads_what_each_has_measured_of_itself_in_the_window() -> None:
-    for windows in on_ranks(2, _windows, lengths=[1, 3], votes=[False, False]):
-        waited = [[rank.communication_seconds for rank in window.ranks] for window in windows]
-        assert waited == [[0.25, 1.25], [0.75, 3.75]]
-        assert [window.seconds for window in windows] == [WINDOW_SECONDS, 3 * WINDOW_SECONDS]
-
-
-def test_the_vote_of_one_rank_reaches_all_at_the_same_step() -> None:
-    for windows in on_ranks(2, _windows, lengths=[2, 2], votes=[False, True]):
-        assert [window.stop_votes for window in windows] == [0, 1]
+    waited = [[rank.communication_seconds for rank in window.ranks] for window in first]
+    assert waited == [[0.25, 1.25], [0.75, 3.75]]
+    assert [window.seconds for window in first] == [WINDOW_SECONDS, 3 * WINDOW_SECONDS]
+    assert [window.stop_votes for window in first] == [0, 1]
 
 
 def _asked(place: RankPlace, *, numbers: list[int]) -> list[int]:

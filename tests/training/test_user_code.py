@@ -18,20 +18,13 @@ def below_this_file(error: BaseException) -> BaseException:
     return error.with_traceback(error.__traceback__.tb_next)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("import no_such_package", "No module named 'no_such_package'"),
-        ("raise ValueError('mine')", "ValueError: mine"),
-    ],
-)
-def test_an_error_of_an_import_begins_in_the_user_s_module(tmp_path: Path, text: str, expected: str) -> None:
-    folder = write(tmp_path / "mine", {"faulty_nets.py": f"\n{text}\n"})
-    with on_import_path(folder), pytest.raises((ImportError, ValueError)) as caught:
+def test_an_error_of_an_import_begins_in_the_user_s_module(tmp_path: Path) -> None:
+    folder = write(tmp_path / "mine", {"faulty_nets.py": "\nimport no_such_package\n"})
+    with on_import_path(folder), pytest.raises(ImportError) as caught:
         import_factory("faulty_nets:make", setting="model.name")
     lines = user_traceback(below_this_file(caught.value)).splitlines()
     assert lines[1] == f'  File "{folder / "faulty_nets.py"}", line 2, in <module>'
-    assert expected in lines[-1]
+    assert "No module named 'no_such_package'" in lines[-1]
 
 
 def test_a_syntax_error_in_a_module_that_another_one_imports_is_in_its_place(tmp_path: Path) -> None:
