@@ -51,10 +51,7 @@ _CASES: Mapping[str, tuple[Callable[[Path], None], dict[str, Any]]] = {
     "byte pairs": (
         _write_texts,
         {
-            "data": {
-                "dataset": "text_files",
-                "options": {"tokenizer": "bpe", "vocabulary": 300, "length": 16},
-            },
+            "data": {"dataset": "text_files", "options": {"tokenizer": "bpe", "vocabulary": 300, "length": 16}},
             "model": {"name": "transformer", "options": {"layers": 1, "width": 16, "heads": 2}},
             "objective": {"name": "language_modelling"},
         },

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from PIL import Image
 from observability.runlog import Notice, Phase, TrainingStarted, read_all, select
 from tests.engines.s3 import S3Api
 from tests.engines.small_disk import small_disk
-from tests.platform_charts.images.data_sync.bucket import Bucket, new_bucket
+from tests.platform_charts.images.data_sync.bucket import new_bucket
 from tests.training.runs import run_alone, small_settings, steps_of
 from training.config.load import load_settings
 from training.config.schema import DataSettings
@@ -75,37 +75,23 @@ def test_a_run_trains_on_the_copy_as_it_does_on_the_source(images: Path, tmp_pat
     assert first.dataset_fingerprint == second.dataset_fingerprint
 
 
-def test_ranks_read_the_copy(images: Path, tmp_path: Path) -> None:
-    settings = data(images, tmp_path / "cache")
+def test_a_restart_reads_and_repairs_what_the_run_began_with_and_a_new_run_what_has_changed(
+    images: Path, tmp_path: Path
+) -> None:
+    settings, file = data(images, tmp_path / "cache"), Path("train/class-0/0.png")
     copy(settings)
-    assert contents(cached(settings).folder) == contents(images)
+    copied, before = cached(settings).folder, contents(images)
+    assert contents(copied) == before
     assert cached(settings).cache is None
     assert cached(cached(settings)) == cached(settings)
-
-
-def test_a_restart_sees_the_same_files_although_the_source_has_changed(images: Path, tmp_path: Path) -> None:
-    settings = data(images, tmp_path / "cache")
-    copy(settings)
-    before = contents(images)
-    (images / "train" / "class-0" / "0.png").unlink()
+    (copied / file).write_bytes(b"damaged")
     copy(settings, is_restart=True)
-    assert contents(cached(settings).folder) == before
-
-
-def test_a_new_run_copies_what_has_changed(images: Path, tmp_path: Path) -> None:
-    settings = data(images, tmp_path / "cache")
-    copy(settings)
-    (images / "train" / "class-0" / "0.png").write_bytes(b"changed")
+    assert contents(copied) == before
+    (images / file).write_bytes(b"changed")
+    copy(settings, is_restart=True)
+    assert contents(copied) == before
     assert any("15 are there, 1 to copy" in line for line in copy(settings))
-    assert contents(cached(settings).folder) == contents(images)
-
-
-def test_a_damaged_file_is_replaced_at_a_restart(images: Path, tmp_path: Path) -> None:
-    settings = data(images, tmp_path / "cache")
-    copy(settings)
-    (cached(settings).folder / "train" / "class-0" / "0.png").write_bytes(b"damaged")
-    copy(settings, is_restart=True)
-    assert contents(cached(settings).folder) == contents(images)
+    assert contents(copied) == contents(images)
 
 
 def test_two_runs_share_a_cache_and_the_second_one_waits(images: Path, tmp_path: Path) -> None:
@@ -136,7 +122,12 @@ def test_a_killed_rank_leaves_no_copier_behind_and_the_next_one_continues(images
     assert contents(cached(settings).folder) == contents(images)
 
 
-def test_a_dataset_that_does_not_fit_is_refused_with_size_and_room(images: Path, tmp_path: Path) -> None:
+def test_a_dataset_that_does_not_fit_or_cannot_be_written_is_refused_with_size_and_room(
+    images: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match=r"data\.cache=.*file/cache cannot be written"):
+        copy(data(images, tmp_path / "file" / "cache"))
     (images / "train" / "class-0" / "large.png").write_bytes(bytes(2**30))
     with pytest.raises(
         DataError, match=r"needs 1\.1 GB .* of its limit of 1\.1 GB .* has 1\.1 GB \(1073741824 bytes\) free"
@@ -150,54 +141,28 @@ def test_a_full_disk_is_refused(images: Path, tmp_path: Path) -> None:
         copy(data(images, tmp_path / "disk" / "cache"))
 
 
-def test_a_cache_that_cannot_be_written_is_named(images: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match=r"data\.cache=.*file/cache cannot be written"):
-        copy(data(images, tmp_path / "file" / "cache"))
-
-
-@pytest.fixture
-def bucket(s3_api: S3Api, images: Path, tmp_path: Path) -> Iterator[tuple[Bucket, dict[str, str]]]:
-    with new_bucket(s3_api, tmp_path / "unused") as found:
-        found.put(contents(images))
-        yield found, s3_api.environment()
-
-
-def test_a_folder_of_a_bucket_is_copied(bucket: tuple[Bucket, dict[str, str]], images: Path, tmp_path: Path) -> None:
-    source, environment = bucket
-    settings = data(f"s3://{source.name}/data", tmp_path / "cache")
-    copy(settings, environment)
-    assert contents(cached(settings).folder) == contents(images)
-
-
-def test_a_bucket_that_does_not_answer_fails_with_its_message(
-    bucket: tuple[Bucket, dict[str, str]], tmp_path: Path
+def test_a_folder_of_a_bucket_is_copied_and_one_that_is_empty_or_not_there_refused(
+    s3_api: S3Api, images: Path, tmp_path: Path
 ) -> None:
+    with new_bucket(s3_api, tmp_path / "unused") as bucket:
+        bucket.put(contents(images))
+        settings = data(f"s3://{bucket.name}/data", tmp_path / "cache")
+        copy(settings, s3_api.environment())
+        assert contents(cached(settings).folder) == contents(images)
+        with pytest.raises(DataError, match="has no objects"):
+            copy(data(f"s3://{bucket.name}/nothing", tmp_path / "cache"), s3_api.environment())
     with pytest.raises(TrainingFailedError, match=r"data\.path=s3://no-such-bucket/data was not copied.*NoSuchBucket"):
-        copy(data("s3://no-such-bucket/data", tmp_path / "cache"), bucket[1])
+        copy(data("s3://no-such-bucket/data", tmp_path / "cache"), s3_api.environment())
 
 
-def test_an_empty_bucket_folder_is_refused(bucket: tuple[Bucket, dict[str, str]], tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="has no objects"):
-        copy(data(f"s3://{bucket[0].name}/nothing", tmp_path / "cache"), bucket[1])
-
-
-def test_a_bucket_without_a_cache_is_refused_before_anything_starts(tmp_path: Path) -> None:
+def test_a_bucket_without_a_cache_and_a_cache_without_a_source_or_in_it_are_refused(tmp_path: Path) -> None:
     overrides = ["data.dataset=image_folder", "data.path=s3://corpus/images", f"run.directory={tmp_path}"]
     settings = load_settings(overrides=overrides, environment={})
     with pytest.raises(
         PreflightError, match=r"data\.path=s3://corpus/images is in a bucket, and data\.cache is not set"
     ):
         check(settings, Machine(cpus=2, gpus=0))
-
-
-@pytest.mark.parametrize(
-    ("overrides", "said"),
-    [
-        (["data.cache=/c"], "has nothing to copy: path is not set"),
-        (["data.dataset=image_folder", "data.path=/d", "data.cache=/d/c"], "would be copied into itself"),
-    ],
-)
-def test_a_cache_that_makes_no_sense_is_refused(overrides: list[str], said: str) -> None:
-    with pytest.raises(SettingsError, match=said):
-        load_settings(overrides=overrides, environment={})
+    with pytest.raises(SettingsError, match="has nothing to copy: path is not set"):
+        load_settings(overrides=["data.cache=/c"], environment={})
+    with pytest.raises(SettingsError, match="would be copied into itself"):
+        load_settings(overrides=["data.dataset=image_folder", "data.path=/d", "data.cache=/d/c"], environment={})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -71,6 +71,7 @@ def test_only_training_images_are_augmented_with_a_margin_of_4(bundle: DataBundl
 
 
 def test_both_published_versions_are_the_same_dataset(root: Path, bundle: DataBundle) -> None:
+    assert locate_cifar10(root) == (root / CIFAR10_PYTHON.folder, CIFAR10_PYTHON)
     binary = _load(root / CIFAR10_BINARY.folder)
     assert binary.fingerprint == bundle.fingerprint
     ids = np.array([44_999, 17])
@@ -89,87 +90,62 @@ def test_the_archive_is_read_without_extracting_it(root: Path, bundle: DataBundl
     assert f"cannot read archive {archive}" in _load_error(archive)
 
 
-def test_an_unrelated_archive_is_rejected_with_the_missing_files(tmp_path: Path) -> None:
+def test_an_unrelated_archive_and_a_path_without_the_files_are_rejected(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for name in ("nowhere", "empty"):
+        message = _load_error(tmp_path / name)
+        assert str(tmp_path / name) in message
+        assert "kriz/cifar.html" in message
     (tmp_path / "readme.html").write_text("no batches")
     with tarfile.open(tmp_path / "some.tar.gz", "w:gz") as tar:
         tar.add(tmp_path / "readme.html", arcname="cifar-10-batches-py/readme.html")
     assert "does not contain data_batch_1, data_batch_2" in _load_error(tmp_path / "some.tar.gz")
 
 
-def test_the_folder_is_located_from_its_parent(root: Path) -> None:
-    assert locate_cifar10(root) == (root / CIFAR10_PYTHON.folder, CIFAR10_PYTHON)
+@pytest.fixture
+def with_file(root: Path, tmp_path: Path) -> Callable[[Cifar10Layout, str, bytes | None], str]:
+    """What is said of a published version of which one file has other content, or is missing; `FILE` is its path."""
+
+    def load(layout: Cifar10Layout, name: str, content: bytes | None) -> str:
+        folder = tmp_path / f"copy-{len(list(tmp_path.iterdir()))}"
+        cifar10_files.copy_except(root / layout.folder, folder, name=name, content=content)
+        return _load_error(folder).replace(str(folder / name), "FILE")
+
+    return load
 
 
-@pytest.mark.parametrize("name", ["nowhere", "empty"])
-def test_a_path_without_the_files_is_rejected_with_the_download_page(tmp_path: Path, name: str) -> None:
-    (tmp_path / "empty").mkdir()
-    message = _load_error(tmp_path / name)
-    assert str(tmp_path / name) in message
-    assert "kriz/cifar.html" in message
-
-
-@pytest.mark.parametrize("layout", [CIFAR10_PYTHON, CIFAR10_BINARY], ids=["python", "binary"])
-def test_a_missing_file_is_named(root: Path, tmp_path: Path, layout: Cifar10Layout) -> None:
-    name = layout.files[2]
-    folder = cifar10_files.copy_except(root / layout.folder, tmp_path / "copy", name=name, content=None)
-    assert f"{folder / name} is missing" in _load_error(folder)
-
-
-@pytest.mark.parametrize("layout", [CIFAR10_PYTHON, CIFAR10_BINARY], ids=["python", "binary"])
-def test_a_truncated_file_is_named(root: Path, tmp_path: Path, layout: Cifar10Layout) -> None:
-    name = layout.files[4]
-    whole = (root / layout.folder / name).read_bytes()
-    folder = cifar10_files.copy_except(
-        root / layout.folder, tmp_path / "copy", name=name, content=whole[: len(whole) // 2]
-    )
-    assert f"{folder / name} is truncated" in _load_error(folder)
-
-
-def test_a_pickle_truncated_after_its_pixels_is_named(root: Path, tmp_path: Path) -> None:
-    source = root / CIFAR10_PYTHON.folder
-    content = (source / "test_batch").read_bytes()[:-20_000]
-    folder = cifar10_files.copy_except(source, tmp_path / "copy", name="test_batch", content=content)
-    assert f"cannot unpickle {folder / 'test_batch'}" in _load_error(folder)
-
-
-def test_an_oversized_binary_file_is_rejected_with_both_sizes(root: Path, tmp_path: Path) -> None:
-    source = root / CIFAR10_BINARY.folder
-    content = (source / "test_batch.bin").read_bytes() + b"\x00"
-    folder = cifar10_files.copy_except(source, tmp_path / "copy", name="test_batch.bin", content=content)
-    assert "test_batch.bin has 30730001 bytes, expected 30730000" in _load_error(folder)
-
-
-@pytest.mark.parametrize("layout", [CIFAR10_PYTHON, CIFAR10_BINARY], ids=["python", "binary"])
-def test_an_invalid_label_is_rejected_with_file_and_row(root: Path, tmp_path: Path, layout: Cifar10Layout) -> None:
+def test_a_missing_truncated_or_wrong_file_is_named(
+    root: Path, with_file: Callable[[Cifar10Layout, str, bytes | None], str]
+) -> None:
     pixels, labels = cifar10_files.generate_rows(0)
     labels[123] = 10
-    write = cifar10_files.encode_python if layout is CIFAR10_PYTHON else cifar10_files.encode_binary
-    folder = cifar10_files.copy_except(
-        root / layout.folder, tmp_path / "copy", name=layout.files[0], content=write(pixels, labels)
-    )
-    assert f"{folder / layout.files[0]}: row 123 has label 10, expected 0 <= label < 10" in _load_error(folder)
+    encoded = {
+        CIFAR10_PYTHON: cifar10_files.encode_python(pixels, labels),
+        CIFAR10_BINARY: cifar10_files.encode_binary(pixels, labels),
+    }
+    for layout, wrong in encoded.items():
+        whole = (root / layout.folder / layout.files[4]).read_bytes()
+        assert "FILE is missing" in with_file(layout, layout.files[2], None)
+        assert "FILE is truncated" in with_file(layout, layout.files[4], whole[: len(whole) // 2])
+        assert "FILE: row 123 has label 10, expected 0 <= label < 10" in with_file(layout, layout.files[0], wrong)
+    test_batch = (root / CIFAR10_PYTHON.folder / "test_batch").read_bytes()
+    assert "cannot unpickle FILE" in with_file(CIFAR10_PYTHON, "test_batch", test_batch[:-20_000])
+    larger = (root / CIFAR10_BINARY.folder / "test_batch.bin").read_bytes() + b"\x00"
+    said = with_file(CIFAR10_BINARY, "test_batch.bin", larger)
+    assert "FILE has 30730001 bytes, expected 30730000" in said
+    for rows, count, expected in (
+        (10_001, 10_000, "has no uint8 array 'data'"),
+        (10_000, 9_999, "has no list 'labels'"),
+    ):
+        content = cifar10_files.encode_python(np.zeros((rows, 3072), dtype=np.uint8), [0] * count)
+        assert f"FILE {expected}" in with_file(CIFAR10_PYTHON, "data_batch_1", content)
 
 
-@pytest.mark.parametrize(
-    ("rows", "labels", "expected"),
-    [(10_001, 10_000, "has no uint8 array 'data'"), (10_000, 9_999, "has no list 'labels'")],
-)
-def test_a_batch_of_the_wrong_size_is_rejected(
-    root: Path, tmp_path: Path, rows: int, labels: int, expected: str
+def test_a_pickle_that_calls_a_function_is_rejected_without_calling_it(
+    tmp_path: Path, with_file: Callable[[Cifar10Layout, str, bytes | None], str]
 ) -> None:
-    content = cifar10_files.encode_python(np.zeros((rows, 3072), dtype=np.uint8), [0] * labels)
-    folder = cifar10_files.copy_except(
-        root / CIFAR10_PYTHON.folder, tmp_path / "copy", name="data_batch_1", content=content
-    )
-    assert f"{folder / 'data_batch_1'} {expected}" in _load_error(folder)
-
-
-def test_a_pickle_that_calls_a_function_is_rejected_without_calling_it(root: Path, tmp_path: Path) -> None:
     evidence = tmp_path / "called"
     malicious = b"cos\nsystem\n(S'touch %s'\ntR." % str(evidence).encode()
-    padded = malicious + bytes(CIFAR10_PYTHON.min_bytes)
-    folder = cifar10_files.copy_except(
-        root / CIFAR10_PYTHON.folder, tmp_path / "copy", name="data_batch_1", content=padded
-    )
-    assert "os.system is not allowed in a pickled array" in _load_error(folder)
+    said = with_file(CIFAR10_PYTHON, "data_batch_1", malicious + bytes(CIFAR10_PYTHON.min_bytes))
+    assert "os.system is not allowed in a pickled array" in said
     assert not evidence.exists()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
-from numpy.typing import NDArray
 
 from training.config.schema import OptionValue
 from training.data.fingerprint import fingerprint
@@ -13,22 +11,18 @@ ARRAY = np.arange(12, dtype=np.int64)
 BASE = fingerprint({"dataset": "x", "size": 3}, {"a": ARRAY})
 
 
-@pytest.mark.parametrize(
-    ("description", "arrays"),
-    [
-        pytest.param({"dataset": "y", "size": 3}, {"a": ARRAY}, id="value"),
-        pytest.param({"dataset": "x"}, {"a": ARRAY}, id="key"),
-        pytest.param({"dataset": "x", "size": 3}, {"b": ARRAY}, id="array name"),
-        pytest.param({"dataset": "x", "size": 3}, {"a": ARRAY[::-1]}, id="array content"),
-        pytest.param({"dataset": "x", "size": 3}, {"a": ARRAY.reshape(3, 4)}, id="array shape"),
-        pytest.param({"dataset": "x", "size": 3}, {"a": ARRAY.view(np.uint64)}, id="array dtype"),
-        pytest.param({"dataset": "x", "size": 3}, {"a": ARRAY[:6], "b": ARRAY[6:]}, id="array split in two"),
-    ],
-)
-def test_every_part_of_the_input_changes_the_fingerprint(
-    description: dict[str, OptionValue], arrays: dict[str, NDArray[np.generic]]
-) -> None:
-    assert fingerprint(description, arrays) != BASE
+def test_every_part_of_the_input_changes_the_fingerprint() -> None:
+    description: dict[str, OptionValue] = {"dataset": "x", "size": 3}
+    others = [
+        fingerprint({"dataset": "y", "size": 3}, {"a": ARRAY}),
+        fingerprint({"dataset": "x"}, {"a": ARRAY}),
+        fingerprint(description, {"b": ARRAY}),
+        fingerprint(description, {"a": ARRAY[::-1]}),
+        fingerprint(description, {"a": ARRAY.reshape(3, 4)}),
+        fingerprint(description, {"a": ARRAY.view(np.uint64)}),
+        fingerprint(description, {"a": ARRAY[:6], "b": ARRAY[6:]}),
+    ]
+    assert len({BASE, *others}) == 1 + len(others)
 
 
 def test_key_order_and_memory_layout_do_not_change_the_fingerprint() -> None:

@@ -88,15 +88,10 @@ def test_inputs_are_normalised_per_channel(root: Path) -> None:
     torch.testing.assert_close(inputs[0].mean((1, 2)), torch.tensor(expected))
 
 
-def test_grey_and_palette_images_are_converted_to_rgb(root: Path) -> None:
-    Image.new("L", (9, 9), 128).save(root / "train" / "apple" / "a.png")
-    Image.new("P", (9, 9), 3).save(root / "train" / "apple" / "b.png")
-    assert _load(root).train.read(np.array([0, 1]))[0].shape == (2, 3, 8, 8)
-
-
 def _decoded(image: Image.Image, root: Path, suffix: str, *, quality: int = 75) -> NDArray[np.float64]:
     """An image's pixels as the split decodes them from a file: shape (8, 8, 3), 0 to 255."""
-    (root / "test" / "apple" / "h.png").unlink()
+    for file in (root / "test" / "apple").iterdir():
+        file.unlink()
     image.save(root / "test" / "apple" / f"h{suffix}", quality=quality)
     inputs, _ = _load(root).test.read(np.array([0]))
     mean, std = np.array((0.485, 0.456, 0.406)), np.array((0.229, 0.224, 0.225))
@@ -104,40 +99,29 @@ def _decoded(image: Image.Image, root: Path, suffix: str, *, quality: int = 75) 
     return pixels
 
 
-@pytest.mark.parametrize("suffix", [".png", ".tif", ".big-endian.tif"])
-@pytest.mark.parametrize("value", [0, 51, 128, 255])
-def test_images_of_16_bits_are_scaled_to_8(root: Path, suffix: str, value: int) -> None:
-    wide = np.full((20, 20), 257 * value, dtype=">u2" if "big" in suffix else "<u2")
-    np.testing.assert_allclose(_decoded(Image.fromarray(wide), root, suffix), value, atol=1e-3)
+def test_images_of_16_bits_are_scaled_to_8_and_those_of_32_refused_by_name(root: Path) -> None:
+    for suffix, dtype in ((".png", "<u2"), (".tif", "<u2"), (".big-endian.tif", ">u2")):
+        for value in (0, 51, 255):
+            wide = np.full((20, 20), 257 * value, dtype=dtype)
+            np.testing.assert_allclose(_decoded(Image.fromarray(wide), root, suffix), value, atol=1e-3)
+    for deep in (np.full((20, 20), 1000, dtype=np.int32), np.full((20, 20), 1000, dtype=np.float32)):
+        with pytest.raises(DataError, match=r"cannot decode image .*/h\.tif: its samples have 32 bits .*convert it"):
+            _decoded(Image.fromarray(deep), root, ".tif")
 
 
-@pytest.mark.parametrize(
-    ("mode", "colour", "rgb"),
-    [
-        ("1", 1, (255, 255, 255)),
-        ("LA", (128, 7), (128, 128, 128)),
-        ("RGBA", (10, 20, 30, 0), (10, 20, 30)),
-        ("P", 200, (255, 153, 51)),
-    ],
-)
-def test_other_modes_keep_their_colour_and_lose_their_transparency(
-    root: Path, mode: str, colour: int | tuple[int, ...], rgb: tuple[int, int, int]
-) -> None:
-    image = Image.new(mode, (20, 20), colour)
-    if mode == "P":
-        image.putpalette(bytes(rgb) * 256)
-    np.testing.assert_allclose(_decoded(image, root, ".png")[4, 4], rgb, atol=1e-3)
-
-
-def test_cmyk_images_keep_their_colour(root: Path) -> None:
-    image = Image.new("RGB", (20, 20), (200, 100, 50)).convert("CMYK")
-    np.testing.assert_allclose(_decoded(image, root, ".jpg", quality=95)[4, 4], (200, 100, 50), atol=3)
-
-
-@pytest.mark.parametrize("dtype", [np.int32, np.float32])
-def test_images_of_32_bits_are_refused_by_name(root: Path, dtype: type[np.generic]) -> None:
-    with pytest.raises(DataError, match=r"cannot decode image .*/h\.tif: its samples have 32 bits .*convert it"):
-        _decoded(Image.fromarray(np.full((20, 20), 1000, dtype=dtype)), root, ".tif")
+def test_other_modes_keep_their_colour_and_lose_their_transparency(root: Path) -> None:
+    palette = Image.new("P", (20, 20), 200)
+    palette.putpalette(bytes((255, 153, 51)) * 256)
+    for image, rgb in (
+        (Image.new("1", (20, 20), 1), (255, 255, 255)),
+        (Image.new("L", (20, 20), 128), (128, 128, 128)),
+        (Image.new("LA", (20, 20), (128, 7)), (128, 128, 128)),
+        (Image.new("RGBA", (20, 20), (10, 20, 30, 0)), (10, 20, 30)),
+        (palette, (255, 153, 51)),
+    ):
+        np.testing.assert_allclose(_decoded(image, root, ".png")[4, 4], rgb, atol=1e-3)
+    cmyk = Image.new("RGB", (20, 20), (200, 100, 50)).convert("CMYK")
+    np.testing.assert_allclose(_decoded(cmyk, root, ".jpg", quality=95)[4, 4], (200, 100, 50), atol=3)
 
 
 def test_evaluation_crops_the_centre(root: Path) -> None:
@@ -148,19 +132,14 @@ def test_evaluation_crops_the_centre(root: Path) -> None:
     assert inputs.amin((0, 2, 3)).tolist() == inputs.amax((0, 2, 3)).tolist()
 
 
-def test_augmentation_is_a_function_of_the_uniforms(root: Path) -> None:
+def test_augmentation_is_a_function_of_the_uniforms_of_which_the_last_mirrors(root: Path) -> None:
     train = _load(root).train
+    assert train.draws == 5
     ids = np.array([0, 7])
     drawn = np.random.default_rng(0).random((2, train.draws))
     first, again = train.read(ids, drawn)[0], train.read(ids, drawn)[0]
-    other = train.read(ids, drawn[::-1])[0]
     assert torch.equal(first, again)
-    assert not torch.equal(first, other)
-
-
-def test_the_last_of_five_uniforms_mirrors_the_image(root: Path) -> None:
-    train = _load(root).train
-    assert train.draws == 5
+    assert not torch.equal(first, train.read(ids, drawn[::-1])[0])
     left, right = (train.read(np.array([0]), np.array([[0.5, 0.5, 0.5, 0.5, last]]))[0] for last in (0.4, 0.6))
     assert torch.equal(left, right.flip(-1))
 
@@ -208,58 +187,38 @@ def test_without_a_validation_folder_a_fraction_of_each_class_is_held_out(root: 
     assert bundle.validation.draws == 0
 
 
-def test_without_a_test_folder_the_validation_split_is_the_test_split(root: Path) -> None:
+def test_without_a_test_folder_the_validation_split_is_the_test_split_and_other_files_are_ignored(root: Path) -> None:
+    (root / "train" / "apple" / "notes.txt").write_text("not an image")
+    (root / "train" / "apple" / "._a.png").write_bytes(b"macOS metadata")
     shutil.rmtree(root / "test")
     bundle = _load(root)
     assert bundle.test is bundle.validation
-    assert len(bundle.test) == 4
+    assert (len(bundle.train), len(bundle.test)) == (10, 4)
 
 
-def test_other_files_are_ignored(root: Path) -> None:
-    (root / "train" / "apple" / "notes.txt").write_text("not an image")
-    (root / "train" / "apple" / "._a.png").write_bytes(b"macOS metadata")
-    assert len(_load(root).train) == 10
-
-
-def test_the_fingerprint_depends_on_file_names_and_sizes_only(root: Path) -> None:
+def test_the_fingerprint_depends_on_names_and_sizes_of_files_and_images_and_a_fraction_in_use(root: Path) -> None:
     before = _load(root).fingerprint
     (root / "train" / "pear" / "a.png").touch()
-    assert _load(root).fingerprint == before
+    assert _load(root).fingerprint == _load(root, 0.4).fingerprint == before
     (root / "train" / "pear" / "a.png").rename(root / "train" / "pear" / "z.png")
     renamed = _load(root).fingerprint
     write_image(root / "val" / "pear" / "f.png", colour=(1, 2, 3), size=(40, 40))
-    assert len({before, renamed, _load(root).fingerprint}) == 3
-
-
-def test_the_fingerprint_depends_on_the_image_size_and_on_a_validation_fraction_in_use(root: Path) -> None:
-    assert _load(root, image_size=16).fingerprint != _load(root).fingerprint == _load(root, 0.4).fingerprint
+    changed, smaller = _load(root).fingerprint, _load(root, image_size=16).fingerprint
     shutil.rmtree(root / "val")
-    assert _load(root, 0.2).fingerprint != _load(root, 0.4).fingerprint
+    held_out = [_load(root, fraction).fingerprint for fraction in (0.2, 0.4)]
+    assert len({before, renamed, changed, smaller, *held_out}) == 6
 
 
-def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+def test_folders_that_are_no_dataset_are_named(root: Path, tmp_path: Path) -> None:
     assert f"data.path={tmp_path / 'nowhere'} is not a folder" in _load_error(tmp_path / "nowhere")
     assert "has no folder named train" in _load_error(tmp_path)
-
-
-def test_an_empty_class_is_named(root: Path) -> None:
-    (root / "train" / "quince").mkdir()
-    assert f"class folder {root / 'train' / 'quince'} has no images" in _load_error(root)
-
-
-def test_a_class_missing_from_the_training_split_is_named(root: Path) -> None:
     write_image(root / "val" / "plum" / "a.png", colour=(90, 30, 120))
     assert f"class {root / 'val' / 'plum'} is not in the training split" in _load_error(root)
-
-
-def test_a_single_class_is_rejected(root: Path) -> None:
+    (root / "train" / "quince").mkdir()
+    assert f"class folder {root / 'train' / 'quince'} has no images" in _load_error(root)
+    (root / "train" / "quince").rmdir()
     shutil.rmtree(root / "train" / "pear")
     assert "has 1 class folder(s), expected at least 2" in _load_error(root)
-
-
-def test_an_empty_file_is_named_on_load(root: Path) -> None:
-    (root / "val" / "apple" / "g.png").write_bytes(b"")
-    assert f"image {root / 'val' / 'apple' / 'g.png'} is empty" in _load_error(root)
 
 
 def _dangle(path: Path) -> None:
@@ -270,51 +229,48 @@ def _link_to_itself(path: Path) -> None:
     path.symlink_to(path.name)
 
 
-@pytest.mark.parametrize(
-    ("make", "reason"),
-    [
+def test_an_image_that_is_no_readable_file_is_named_before_training(root: Path) -> None:
+    makes: list[tuple[Callable[[Path], object], str]] = [
         (_dangle, "No such file or directory"),
         (_link_to_itself, "Too many levels of symbolic links"),
         (Path.mkdir, "is not a file"),
         (os.mkfifo, "is not a file"),
         (Path.touch, "is empty (0 bytes)"),
-    ],
-)
-@pytest.mark.parametrize("split", ["train", "val", "test"])
-def test_an_image_that_is_no_readable_file_is_named_before_training(
-    root: Path, split: str, make: Callable[[Path], None], reason: str
-) -> None:
-    make(root / split / "pear" / "new.png")
-    with pytest.raises(DataError) as caught:
-        load_dataset(DataSettings(dataset="image_folder", path=root))
-    assert str(root / split / "pear" / "new.png") in str(caught.value)
-    assert reason in str(caught.value)
-    assert caught.value.remedy
+    ]
+    for number, (make, reason) in enumerate(makes):
+        place = root / ("train", "val", "test")[number % 3] / "pear" / "new.png"
+        make(place)
+        with pytest.raises(DataError) as caught:
+            load_dataset(DataSettings(dataset="image_folder", path=root))
+        assert str(place) in str(caught.value)
+        assert reason in str(caught.value)
+        assert caught.value.remedy
+        place.rmdir() if place.is_dir() else place.unlink()
 
 
-@pytest.mark.parametrize("link", [_dangle, _link_to_itself])
-@pytest.mark.parametrize("folder", ["val", "test", "train/quince"])
-def test_a_broken_link_in_place_of_a_folder_is_named_before_the_run_starts(
-    root: Path, folder: str, link: Callable[[Path], None]
-) -> None:
-    shutil.rmtree(root / folder, ignore_errors=True)
-    link(root / folder)
-    with pytest.raises(DataError, match=f"{root / folder}") as caught:
-        check_files(DataSettings(dataset="image_folder", path=root))
-    assert caught.value.remedy
+def test_a_broken_link_in_place_of_a_folder_is_named_before_the_run_starts(root: Path) -> None:
+    for folder, link in (("train/quince", _dangle), ("val", _link_to_itself), ("test", _dangle)):
+        shutil.rmtree(root / folder, ignore_errors=True)
+        link(root / folder)
+        with pytest.raises(DataError, match=f"{root / folder}") as caught:
+            check_files(DataSettings(dataset="image_folder", path=root))
+        assert caught.value.remedy
+        (root / folder).unlink()
 
 
 @pytest.mark.parametrize("loader_workers", [0, 1])
-@pytest.mark.parametrize("name", ["a.png", "b.jpg", "e.webp"])
-def test_a_truncated_image_ends_the_epoch_and_is_named(root: Path, name: str, loader_workers: int) -> None:
-    file = root / "train" / "pear" / name
-    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
-    bundle = _load(root)
-    plan = BatchPlan(size=10, global_batch=4, world=1)
-    loader = TrainLoader(bundle.train, plan=plan, seed=0, rank=0, loader_workers=loader_workers)
-    error = _epoch_error(loader)
-    assert f"cannot decode image {file}: " in str(error)
-    assert error.remedy == "replace or delete the file"
+def test_a_truncated_image_ends_the_epoch_and_is_named(root: Path, loader_workers: int) -> None:
+    for name in ("a.png", "b.jpg", "e.webp"):
+        file = root / "train" / "pear" / name
+        whole = file.read_bytes()
+        file.write_bytes(whole[: len(whole) // 2])
+        bundle = _load(root)
+        plan = BatchPlan(size=10, global_batch=4, world=1)
+        loader = TrainLoader(bundle.train, plan=plan, seed=0, rank=0, loader_workers=loader_workers)
+        error = _epoch_error(loader)
+        assert f"cannot decode image {file}: " in str(error)
+        assert error.remedy == "replace or delete the file"
+        file.write_bytes(whole)
 
 
 def test_a_file_with_an_image_suffix_that_is_not_an_image_is_named(root: Path) -> None:

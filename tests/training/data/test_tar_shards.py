@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import tarfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from tests.training.runs import run_alone, small_settings, steps_of
 from training.config.schema import DataSettings, OptionValue
 from training.data import tar_index, tar_shards
 from training.data.loader import TrainLoader
@@ -113,55 +112,32 @@ def test_loader_processes_read_the_same_as_the_rank(shards: Path) -> None:
     assert all(torch.equal(one, other) for one, other in zip(*epochs, strict=True))
 
 
-def test_a_run_that_is_stopped_within_an_epoch_resumes_exactly(shards: Path, tmp_path: Path) -> None:
-    sections: dict[str, dict[str, Any]] = {
-        "data": {"dataset": "tar_shards", "path": str(shards), "options": {"image_size": 8}},
-        "schedule": {"name": "constant"},
-    }
-    whole = small_settings(**sections, loop={"epochs": 2, "global_batch": 8})
-    cut = small_settings(**sections, loop={"epochs": 2, "global_batch": 8, "max_steps": 3})
-    expected = run_alone(whole, tmp_path / "whole")
-    assert run_alone(cut, tmp_path / "parts").step == 3, "half of the first epoch"
-    assert run_alone(whole, tmp_path / "parts", attempt=1) == expected
-    losses = [[one.loss for one in steps_of(tmp_path / name)] for name in ("parts", "whole")]
-    assert losses[0] == losses[1]
+def test_members_of_every_tar_format_are_found(tmp_path: Path) -> None:
+    for form in (tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT):
+        long = "a" * (90 if form == tarfile.USTAR_FORMAT else 300)
+        content = {f"{long}/{name}": data for name, data in members(range(20)).items()}
+        write(tmp_path / str(form) / "0.tar", content, form=form)
+        bundle = load(tmp_path / str(form))
+        assert len(bundle.train) + len(bundle.validation) == 20
 
 
-@pytest.mark.parametrize("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT])
-def test_members_of_every_tar_format_are_found(tmp_path: Path, form: int) -> None:
-    long = "a" * (90 if form == tarfile.USTAR_FORMAT else 300)
-    content = {f"{long}/{name}": data for name, data in members(range(20)).items()}
-    write(tmp_path / "0.tar", content, form=form)
-    bundle = load(tmp_path)
-    assert len(bundle.train) + len(bundle.validation) == 20
+def test_the_class_is_where_the_target_says(tmp_path: Path) -> None:
+    def of_json(field: object) -> Members:
+        return {"json": json.dumps({"label": field, "other": "x"}).encode()}
 
-
-@pytest.mark.parametrize(
-    ("target", "option", "expected"),
-    [
-        (
-            lambda number: {"json": json.dumps({"label": number % 3, "other": "x"}).encode()},
-            "json:label",
-            [0, 1, 2] * 4,
-        ),
-        (
-            lambda number: {"json": json.dumps({"label": ["pear", "apple"][number % 2]}).encode()},
-            "json:label",
-            [1, 0] * 6,
-        ),
+    cases: list[tuple[Callable[[int], Members], str, list[int]]] = [
+        (lambda number: of_json(number % 3), "json:label", [0, 1, 2] * 4),
+        (lambda number: of_json(["pear", "apple"][number % 2]), "json:label", [1, 0] * 6),
         (lambda number: {"class.txt": b"dog\n" if number % 2 else b"cat\n", "cls": b"9"}, "class.txt", [0, 1] * 6),
-    ],
-    ids=["field", "name in a field", "name"],
-)
-def test_the_class_is_where_the_target_says(
-    tmp_path: Path, target: Callable[[int], Members], option: str, expected: list[int]
-) -> None:
-    write(tmp_path / "train" / "0.tar", members(range(12), target=target))
-    write(tmp_path / "val" / "0.tar", members(range(12), target=target))
-    bundle = load(tmp_path, target=option)
-    _, labels = bundle.train.read(np.arange(12))
-    assert bundle.spec.outputs == len(set(expected))
-    assert labels.tolist() == expected
+    ]
+    for number, (target, option, expected) in enumerate(cases):
+        folder = tmp_path / str(number)
+        for split in ("train", "val"):
+            write(folder / split / "0.tar", members(range(12), target=target))
+        bundle = load(folder, target=option)
+        _, labels = bundle.train.read(np.arange(12))
+        assert bundle.spec.outputs == len(set(expected))
+        assert labels.tolist() == expected
 
 
 def test_an_index_is_kept_and_made_anew_when_its_shard_changes(shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,63 +184,35 @@ def test_more_shards_than_may_be_open_are_read(tmp_path: Path, monkeypatch: pyte
     assert len(set(Path("/proc/self/fd").iterdir()) - before) <= 3, "two shards and the folder that is listed"
 
 
-def _truncate_member(file: Path) -> None:
-    file.write_bytes(file.read_bytes()[:530])
+def test_all_damaged_shards_are_named(shards: Path) -> None:
+    first, last = shards / "0.tar", shards / "2.tar"
+    for damage, said in (
+        (lambda whole: whole[:530], "it is not a whole tar file"),
+        (lambda whole: whole[:1200], "it is truncated: the archive has no end after byte 1024"),
+        (lambda whole: whole[:2048], "it is truncated: the archive has no end after byte 2048"),
+        (lambda whole: whole[:2048] + bytes([whole[2048] ^ 0xFF]) + whole[2049:], "header at byte 2048 is damaged"),
+        (lambda _: b"no archive" * 200, "it is not a whole tar file"),
+    ):
+        good = {file: file.read_bytes() for file in (first, last)}
+        for file, content in good.items():
+            file.write_bytes(damage(content))
+        message = refusal(shards)
+        for file, content in good.items():
+            assert re.search(rf"{file}: .*{said}", message), message
+            file.write_bytes(content)
 
 
-def _truncate_header(file: Path) -> None:
-    file.write_bytes(file.read_bytes()[:1200])
-
-
-def _cut_between_members(file: Path) -> None:
-    file.write_bytes(file.read_bytes()[: 2 * 1024])
-
-
-def _damage_header(file: Path) -> None:
-    content = bytearray(file.read_bytes())
-    content[4 * 512] ^= 0xFF
-    file.write_bytes(bytes(content))
-
-
-def _overwrite(file: Path) -> None:
-    file.write_bytes(b"no archive" * 200)
-
-
-@pytest.mark.parametrize(
-    ("damage", "said"),
-    [
-        (_truncate_member, "it is not a whole tar file"),
-        (_truncate_header, "it is truncated: the archive has no end after byte 1024"),
-        (_cut_between_members, "it is truncated: the archive has no end after byte 2048"),
-        (_damage_header, "the header at byte 2048 is damaged"),
-        (_overwrite, "it is not a whole tar file"),
-    ],
-)
-def test_all_damaged_shards_are_named(shards: Path, damage: Callable[[Path], None], said: str) -> None:
-    for name in ("0.tar", "2.tar"):
-        damage(shards / name)
-    message = refusal(shards)
-    assert f"{shards}/0.tar: {said}" in message
-    assert f"{shards}/2.tar: {said}" in message
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        ({"a.png": image(1)}, r"0\.tar: no member \.cls in sample a\n"),
-        ({"a.cls": b"1"}, r"0\.tar: no image \(bmp, .*\) in sample a\n"),
+def test_samples_that_are_not_whole_are_refused(tmp_path: Path) -> None:
+    cases: list[tuple[Members, str]] = [
+        ({"a.png": image(1)}, "0.tar: no member .cls in sample a\n"),
+        ({"a.cls": b"1"}, "0.tar: no image (bmp, "),
         ({"a.png": image(1), "a.jpg": image(1), "a.cls": b"1"}, "sample a has two images"),
-        ({"a.png": image(1), "a.cls": b""}, r"the class in a\.cls is '', expected a number or a name"),
+        ({"a.png": image(1), "a.cls": b""}, "the class in a.cls is '', expected a number or a name"),
         ({"a.png": image(1), "a.cls": b"-1"}, "there is a class -1"),
-    ],
-)
-def test_samples_that_are_not_whole_are_refused(tmp_path: Path, content: Members, said: str) -> None:
-    write(tmp_path / "0.tar", {**members(range(20)), **content})
-    with pytest.raises(DataError, match=said):
-        load(tmp_path)
-
-
-def test_a_field_that_is_missing_is_refused(tmp_path: Path) -> None:
+    ]
+    for number, (content, said) in enumerate(cases):
+        write(tmp_path / str(number) / "0.tar", {**members(range(20)), **content})
+        assert said in refusal(tmp_path / str(number))
     write(tmp_path / "0.tar", members(range(4), target=lambda _: {"json": b'{"caption": "x"}'}))
     assert "part/000.json has no field label of a JSON object" in refusal(tmp_path, target="json:label")
 
@@ -283,12 +231,11 @@ def test_a_damaged_image_is_named_with_its_shard(tmp_path: Path) -> None:
         train.read(np.arange(len(train)))
 
 
-def test_compressed_archives_are_refused_before_anything_starts(tmp_path: Path) -> None:
+def test_compressed_archives_and_a_target_that_names_no_member_are_refused_before_anything_starts(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "0.tar.gz").write_bytes(b"x")
     with pytest.raises(DataError, match=r"has no \.tar files, but \.gz\n"):
         check_files(DataSettings(dataset="tar_shards", path=tmp_path))
-
-
-def test_a_target_that_names_no_member_is_refused() -> None:
     with pytest.raises(SettingsError, match=r"data\.options\.target = \.?JSON: must be the suffix of a member"):
         validate(DataSettings(dataset="tar_shards", path=Path("x"), options={"target": "JSON"}))

@@ -130,22 +130,17 @@ def test_a_text_in_another_encoding_is_refused_by_name(tmp_path: Path) -> None:
     assert load(folder, length=16).spec.vocabulary == 256
 
 
-def test_too_little_text_is_refused(tmp_path: Path) -> None:
+def test_too_little_text_and_options_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"has \d+ tokens, 95 bytes: too few for samples of data\.options\.length=16"):
         load(write(tmp_path, WORDS), **BPE)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
+    cases: list[tuple[dict[str, OptionValue], str]] = [
         ({"vocabulary": 500}, "vocabulary=500 is an option of tokenizer=bpe, got tokenizer=bytes"),
         ({"tokenizer": "bpe", "vocabulary": 257}, r"data\.options\.vocabulary = 257: must be greater than 257"),
         ({"tokenizer": "words"}, r"data\.options\.tokenizer = words: must be one of bytes, bpe"),
-    ],
-)
-def test_options_that_make_no_sense_are_refused(options: dict[str, OptionValue], said: str) -> None:
-    with pytest.raises(SettingsError, match=said):
-        validate(DataSettings(dataset="python_reference", options=options))
+    ]
+    for options, said in cases:
+        with pytest.raises(SettingsError, match=said):
+            validate(DataSettings(dataset="python_reference", options=options))
 
 
 def test_a_transformer_learns_tokens_and_its_model_has_the_vocabulary(tmp_path: Path) -> None:

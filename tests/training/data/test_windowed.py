@@ -180,7 +180,7 @@ def test_shards_are_read_in_windows_too(tmp_path: Path) -> None:
     assert windowed.fingerprint != load_shards(tmp_path).fingerprint
 
 
-def test_the_order_is_part_of_the_fingerprint(tmp_path: Path) -> None:
+def test_the_order_is_part_of_the_fingerprint_and_a_window_needs_a_windowed_shuffle(tmp_path: Path) -> None:
     """A resume in another order would read samples twice."""
     write(tmp_path / "0.parquet", rows(40))
     prints = [
@@ -189,14 +189,11 @@ def test_the_order_is_part_of_the_fingerprint(tmp_path: Path) -> None:
     ]
     assert len(set(prints)) == 3
     assert load(tmp_path, **FEATURES, shuffle="random").fingerprint == prints[0]
+    with pytest.raises(SettingsError, match="window=4 is an option of shuffle=windowed, got shuffle=random"):
+        validate(DataSettings(dataset="parquet", path=Path("x"), options={**FEATURES, "window": 4}))
 
 
 def test_mixing_keeps_the_order() -> None:
     split = WindowedSplit(_Ids(30), groups=groups_of([10, 10, 10]), window=1)
     mixed = MixedSplit(split, alpha=0.2, classes=30)
     assert sample_order(mixed, seed=1, epoch=4).tolist() == sample_order(split, seed=1, epoch=4).tolist()
-
-
-def test_a_window_without_a_windowed_shuffle_is_refused() -> None:
-    with pytest.raises(SettingsError, match="window=4 is an option of shuffle=windowed, got shuffle=random"):
-        validate(DataSettings(dataset="parquet", path=Path("x"), options={**FEATURES, "window": 4}))
