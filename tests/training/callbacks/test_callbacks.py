@@ -93,9 +93,9 @@ def until(steps: int) -> TrainingSettings:
     return small_settings(loop={"max_steps": steps}, schedule={"name": "constant"})
 
 
-def test_a_user_s_callback_is_restored_and_continues_bit_for_bit(tmp_path: Path) -> None:
+def test_a_user_s_callback_is_restored_bit_for_bit_and_does_not_change_the_weights_of_a_run(tmp_path: Path) -> None:
     whole, first, second = WeightAverage(), WeightAverage(), WeightAverage()
-    run(until(30), tmp_path / "whole", whole)
+    assert run(until(30), tmp_path / "whole", whole, Trace()) == run(until(30), tmp_path / "without")
     run(until(13), tmp_path / "parted", first)
     run(until(30), tmp_path / "parted", second)
     assert (first.steps, second.steps) == (13, 30)
@@ -104,11 +104,6 @@ def test_a_user_s_callback_is_restored_and_continues_bit_for_bit(tmp_path: Path)
     assert torch.equal(second.average, whole.average)
     files = {path.name for path in (tmp_path / "parted" / "checkpoints" / "step-00000030").iterdir()}
     assert "weight_average.safetensors" in files
-
-
-def test_a_callback_does_not_change_the_weights_of_a_run(tmp_path: Path) -> None:
-    with_callback = run(until(30), tmp_path / "a", WeightAverage(), Trace())
-    assert with_callback == run(until(30), tmp_path / "b")
 
 
 def test_a_run_without_the_callback_refuses_its_state_by_name(tmp_path: Path) -> None:
@@ -129,44 +124,25 @@ def test_a_callback_added_later_keeps_its_initial_state_with_a_warning(tmp_path:
     assert any("no state weight_average" in notice.message for notice in select(read_all(tmp_path), Notice))
 
 
-def test_a_callback_with_state_needs_a_name(tmp_path: Path) -> None:
-    class Nameless(WeightAverage):
-        name: ClassVar[str] = ""
-
-    with pytest.raises(ValueError, match="state '' of Nameless"):
-        run(until(5), tmp_path, Nameless())
-
-
-def test_the_hooks_are_called_in_the_documented_order(tmp_path: Path) -> None:
-    trace = Trace()
-    run(until(23), tmp_path, trace)
-    points = [point for point in trace.points if not point[0].startswith("step_")]
-    due = [("due", step) for step in (3, 6, 9, 12, 15, 18)]
-    first_epoch = [*due, ("epoch_end", 21), ("evaluation", 21)]
-    assert points == [
-        ("run_start", 0),
-        *first_epoch,
-        ("epoch_end", 23),
-        ("evaluation", 23),
-        ("train_end", 23),
-        ("run_end", 23),
-        ("evaluation", 23),
-        ("close", 23),
-    ]
-    steps = [point for point in trace.points if point[0].startswith("step_")]
-    assert steps == [pair for step in range(23) for pair in (("step_start", step), ("step_end", step + 1))]
-
-
-def test_when_a_callback_is_due_the_log_has_all_steps_so_far(tmp_path: Path) -> None:
+def test_the_hooks_are_called_in_the_documented_order_and_the_log_has_all_steps_when_one_is_due(tmp_path: Path) -> None:
     class Reader(Trace):
         def on_due(self, loop: Loop) -> None:
             logged = [step.step for step in select(read_all(tmp_path), Step)]
             assert logged == list(range(1, loop.progress.step + 1))
             self.points.append(("due", loop.progress.step))
 
-    reader = Reader()
-    run(until(20), tmp_path, reader)
-    assert ("due", 18) in reader.points
+    trace = Reader()
+    run(until(23), tmp_path, trace)
+    points = [point for point in trace.points if not point[0].startswith("step_")]
+    due = [("due", step) for step in (3, 6, 9, 12, 15, 18)]
+    assert points == [
+        ("run_start", 0),
+        *due,
+        *((hook, 21) for hook in ("epoch_end", "evaluation")),
+        *((hook, 23) for hook in ("epoch_end", "evaluation", "train_end", "run_end", "evaluation", "close")),
+    ]
+    steps = [point for point in trace.points if point[0].startswith("step_")]
+    assert steps == [pair for step in range(23) for pair in (("step_start", step), ("step_end", step + 1))]
 
 
 def test_close_is_called_after_an_error_too(tmp_path: Path) -> None:

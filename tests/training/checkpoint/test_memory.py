@@ -38,33 +38,31 @@ def chosen(
 
 
 @pytest.mark.parametrize(
-    ("steps", "committed", "expected"),
+    ("steps", "committed", "full", "expected"),
     [
-        pytest.param((3, None), -1, (3, 0), id="one rank lost it"),
-        pytest.param((None, 4), 2, (4, 1), id="rank 0 is new"),
-        pytest.param((2, 4), 4, (4, 1), id="the newer one, as new as the checkpoint"),
-        pytest.param((3, 3), 5, None, id="the checkpoint is newer"),
-        pytest.param((None, None), 1, None, id="none has it"),
+        pytest.param((3, None), -1, None, (3, 0), id="one rank lost it"),
+        pytest.param((None, 4), 2, None, (4, 1), id="rank 0 is new"),
+        pytest.param((2, 4), 4, None, (4, 1), id="the newer one, as new as the checkpoint"),
+        pytest.param((3, 3), 5, None, None, id="the checkpoint is newer"),
+        pytest.param((None, None), 1, None, None, id="none has it"),
+        pytest.param((None, 3), -1, 0, None, id="one rank has no room for it"),
     ],
 )
 def test_all_ranks_get_the_newest_state_that_one_of_them_has(
-    tmp_path: Path, steps: tuple[int | None, ...], committed: int, expected: tuple[int, int] | None
+    tmp_path: Path,
+    steps: tuple[int | None, ...],
+    committed: int,
+    full: int | None,
+    expected: tuple[int, int] | None,
 ) -> None:
-    assert on_ranks(2, chosen, tmp_path, steps=steps, committed=committed) == [expected, expected]
+    assert on_ranks(2, chosen, tmp_path, steps=steps, committed=committed, full=full) == [expected, expected]
 
 
-def test_a_rank_without_room_for_the_state_lets_all_use_the_checkpoint(tmp_path: Path) -> None:
-    assert on_ranks(2, chosen, tmp_path, steps=(None, 3), full=0) == [None, None]
-
-
-def test_a_single_rank_needs_no_process_group(tmp_path: Path) -> None:
-    found = memory_of(tmp_path / "memory", step=2).newest(IDENTITY, committed=1)
+def test_a_single_rank_needs_no_process_group_and_drops_the_state_of_another_run(tmp_path: Path) -> None:
+    memory = memory_of(tmp_path / "memory", step=2)
+    found = memory.newest(IDENTITY, committed=1)
     assert found is not None
     assert (found[0].progress.step, found[1]) == (2, 0)
-
-
-def test_the_state_of_another_run_is_dropped(tmp_path: Path) -> None:
-    memory = memory_of(tmp_path / "memory", step=2)
     memory.serve(tmp_path)
     assert memory.step == 2
     memory.serve(tmp_path / "other")

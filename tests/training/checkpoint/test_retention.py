@@ -16,15 +16,13 @@ rules = st.builds(Retention, keep_last=st.integers(1, 5), keep_best=st.integers(
 
 
 @given(metrics_by_step, rules)
-def test_the_newest_are_always_kept(metrics: dict[int, float | None], rule: Retention) -> None:
-    assert set(sorted(metrics)[-rule.keep_last :]) <= rule.retained(metrics)
-
-
-@given(metrics_by_step, rules)
-def test_no_more_is_kept_than_configured(metrics: dict[int, float | None], rule: Retention) -> None:
+def test_the_newest_and_no_more_than_configured_are_kept_also_when_the_rule_is_applied_again(
+    metrics: dict[int, float | None], rule: Retention
+) -> None:
     kept = rule.retained(metrics)
-    assert kept <= metrics.keys()
+    assert set(sorted(metrics)[-rule.keep_last :]) <= kept <= metrics.keys()
     assert len(kept) <= rule.keep_last + rule.keep_best
+    assert rule.retained({step: metrics[step] for step in kept}) == kept
 
 
 @given(metrics_by_step, rules)
@@ -43,23 +41,15 @@ def test_no_dropped_checkpoint_is_better_than_a_kept_best_one(
     assert not dropped or not best_kept or dropped[0] <= best_kept[-1]
 
 
-@given(metrics_by_step, rules)
-def test_the_rule_applied_again_drops_nothing(metrics: dict[int, float | None], rule: Retention) -> None:
-    kept = {step: metrics[step] for step in rule.retained(metrics)}
-    assert rule.retained(kept) == kept.keys()
-
-
-def test_of_equal_metrics_the_earlier_step_is_kept() -> None:
+def test_of_equal_metrics_the_earlier_step_is_kept_and_a_rule_that_would_drop_the_newest_refused() -> None:
     rule = Retention(keep_last=1, keep_best=1, higher_is_better=True)
     assert rule.retained({10: 0.9, 20: 0.9, 30: 0.1}) == {10, 30}
-
-
-def test_a_rule_that_would_drop_the_newest_is_refused() -> None:
     with pytest.raises(ValueError, match="keep_last=0"):
         Retention(keep_last=0, keep_best=1, higher_is_better=True)
 
 
-@pytest.mark.parametrize(("higher_is_better", "best"), [(True, 20), (False, 10)])
-def test_the_best_metric_determines_the_ranking(*, higher_is_better: bool, best: int) -> None:
+def test_the_best_metric_determines_the_ranking() -> None:
     settings = CheckpointSettings(keep_last=1, keep_best=1)
-    assert Retention.of(settings, higher_is_better=higher_is_better).retained({10: 0.1, 20: 0.9, 30: 0.5}) == {best, 30}
+    for higher_is_better, best in ((True, 20), (False, 10)):
+        rule = Retention.of(settings, higher_is_better=higher_is_better)
+        assert rule.retained({10: 0.1, 20: 0.9, 30: 0.5}) == {best, 30}

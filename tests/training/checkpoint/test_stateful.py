@@ -26,18 +26,17 @@ def save(directory: Path, run: SmallRun, **others: Stateful) -> VerifiedCheckpoi
     return store.open(3, IDENTITY)
 
 
-def test_tensors_and_json_values_of_one_state_are_restored_together(tmp_path: Path) -> None:
+def test_tensors_and_json_values_of_one_state_and_of_modules_are_restored_and_new_ones_keep_theirs(
+    tmp_path: Path,
+) -> None:
     mixed = {"average": torch.randn(3, dtype=torch.float64), "count": 7, "names": ["a", None], "rate": 0.1}
-    back = Values()
-    SmallRun(seed=1).load(save(tmp_path, SmallRun(), mixed=Values(**mixed)), mixed=back)
+    back, saved, other, new = Values(), nn.Linear(2, 3), nn.Linear(2, 3), Values(count=1)
+    checkpoint = save(tmp_path, SmallRun(), mixed=Values(**mixed), ema=saved)
+    assert SmallRun(seed=1).load(checkpoint, mixed=back, ema=other, new=new, empty=Values()) == ["new"]
+    assert torch.equal(other.weight, saved.weight)
     assert torch.equal(back.state.pop("average"), mixed.pop("average"))  # type: ignore[arg-type]
     assert back.state == mixed
-
-
-def test_a_module_is_stateful(tmp_path: Path) -> None:
-    saved, other = nn.Linear(2, 3), nn.Linear(2, 3)
-    SmallRun(seed=1).load(save(tmp_path, SmallRun(), ema=saved), ema=other)
-    assert torch.equal(other.weight, saved.weight)
+    assert new.state == {"count": 1}
 
 
 def test_each_state_with_tensors_has_a_file_and_one_without_has_none(tmp_path: Path) -> None:
@@ -80,13 +79,6 @@ def test_saved_state_that_nothing_restores_is_refused_by_name(tmp_path: Path, st
     assert "register" in caught.value.remedy
 
 
-def test_state_that_the_checkpoint_lacks_keeps_its_initial_values_and_is_named(tmp_path: Path) -> None:
-    checkpoint = save(tmp_path, SmallRun())
-    new, empty = Values(count=1), Values()
-    assert SmallRun(seed=1).load(checkpoint, new=new, empty=empty) == ["new"]
-    assert new.state == {"count": 1}
-
-
 def test_a_state_that_does_not_fit_is_refused_with_the_path_of_the_checkpoint(tmp_path: Path) -> None:
     class Picky(Values):
         def load_state_dict(self, state_dict: dict[str, object]) -> None:
@@ -110,16 +102,13 @@ def test_a_value_that_is_neither_tensor_nor_json_is_refused_by_the_name_of_its_s
         run.save(writer, mine=Values(seen={1}))
 
 
-def test_a_name_can_be_registered_once() -> None:
+def test_a_name_is_a_lower_case_identifier_that_is_registered_once() -> None:
     registry = StateRegistry(ema=Values())
     with pytest.raises(ValueError, match="state 'ema' of Linear: Values is already registered under that name"):
         registry.register("ema", nn.Linear(1, 1))
-
-
-@pytest.mark.parametrize("name", ["", "Ema", "../ema", "ema-1", "1ema"])
-def test_a_name_must_be_a_lower_case_identifier(name: str) -> None:
-    with pytest.raises(ValueError, match=f"state {name!r} of Values: a name matches"):
-        StateRegistry().register(name, Values())
+    for name in ("", "Ema", "../ema", "ema-1", "1ema"):
+        with pytest.raises(ValueError, match=f"state {name!r} of Values: a name matches"):
+            registry.register(name, Values())
 
 
 def write_as_version_0_1(directory: Path, run: SmallRun) -> VerifiedCheckpoint:
