@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from observability.objective_metrics import Metric
 from training.config.schema import DataSettings
@@ -85,6 +85,11 @@ def padded_text(settings: DataSettings) -> DataBundle:
         test=test,
         fingerprint=fingerprint({}, {"tokens": tokens.numpy()}),
     )
+
+
+def too_narrow(spec: SampleSpec) -> nn.Module:
+    """A model with one output less than there are classes."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, spec.outputs - 1))
 
 
 def _rows(start: int) -> slice:

@@ -14,10 +14,10 @@ from typing import Any
 
 import psutil
 import pytest
-from pydantic import ValidationError
 
 from observability.runlog import Evaluated, Notice, read_all, select
 from tests.engines.report_table import skipped as service_skipped
+from tests.training.config.refused import assert_refused
 from tests.training.launch.ranks import run_world
 from tests.training.runs import run_alone, small_settings
 from training.checkpoint.late_metrics import LateMetrics, read
@@ -165,7 +165,6 @@ def test_what_the_end_of_a_run_does_not_wait_for_is_validated_when_it_is_resumed
 
 BESIDE: dict[str, dict[str, Any]] = {
     "ddp": {"ema": {"decay": 0.9}},
-    "fsdp2": {"strategy": {"name": "fsdp2"}, "ema": {"decay": 0.9}},
     "fsdp2 in bf16": {"strategy": {"name": "fsdp2"}, "precision": {"mode": "bf16"}},
     "pipeline": {"strategy": {"name": "pipeline", "stages": 2}, "loop": {"accumulation": 2}},
     "local SGD": {"communication": {"local_steps": 4, "start_step": 1}},
@@ -184,17 +183,13 @@ def test_two_workers_get_the_same_metrics_and_weights_either_way(tmp_path: Path,
     assert_same_metrics(tmp_path / "async", tmp_path / "inline")
 
 
-@pytest.mark.parametrize(
-    ("sections", "rule"),
-    [
-        ({"loop": {"validation_device": "gpu", "validation": "inline"}}, "validation_device=gpu is for loop.validation=async"),
-        ({"loop": {"validation_device": "gpu"}}, "validation_device=gpu needs scale.gpu=true"),
-        ({"scale": {"gpu": True}, "precision": {"mode": "fp16"}}, "computes no fp16"),
-        ({"scale": {"gpu": True}, "precision": {"mode": "fp8"}}, "computes no fp8"),
-        ({"strategy": {"name": "fsdp2", "parameters": "bf16"}, "scale": {"workers": 2, "launcher": "torchrun"}}, "parameters=bf16"),
-    ],
-)  # fmt: skip
-def test_settings_with_which_the_metrics_would_differ_are_refused(sections: dict[str, Any], rule: str) -> None:
-    loop = {"validation": "async", **sections.pop("loop", {})}
-    with pytest.raises(ValidationError, match=re.escape(rule)):
-        small_settings(loop=loop, **sections)
+def test_settings_with_which_the_metrics_would_differ_are_refused() -> None:
+    sharded = "strategy.name=fsdp2 strategy.parameters=bf16"
+    cases = {
+        "loop.validation=inline loop.validation_device=gpu": "validation_device=gpu is for loop.validation=async",
+        "loop.validation_device=gpu": "validation_device=gpu needs scale.gpu=true",
+        "scale.gpu=true precision.mode=fp16": "computes no fp16",
+        "scale.gpu=true precision.mode=fp8": "computes no fp8",
+        f"{sharded} scale.workers=2 scale.launcher=torchrun": "parameters=bf16",
+    }
+    assert_refused(cases, "loop.validation=async")
