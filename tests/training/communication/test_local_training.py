@@ -106,33 +106,20 @@ def equal_ranks(ranks: list[Trained], step: int) -> list[set[int]]:
     return list(groups.values())
 
 
-def test_nodes_average_more_often_than_all_ranks(four: list[Trained]) -> None:
-    alone, nodes, all_ranks = [{0}, {1}, {2}, {3}], [{0, 1}, {2, 3}], [{0, 1, 2, 3}]
-    assert [equal_ranks(four, step) for step in range(1, 8)] == [
-        all_ranks,
-        all_ranks,
-        alone,
-        nodes,
-        alone,
-        all_ranks,
-        alone,
-    ]
-
-
-def test_a_rank_sends_nothing_between_two_averages(four: list[Trained]) -> None:
+def test_nodes_average_more_often_than_all_ranks_which_send_nothing_in_between(four: list[Trained]) -> None:
+    alone, nodes, together = [{0}, {1}, {2}, {3}], [{0, 1}, {2, 3}], [{0, 1, 2, 3}]
+    equal = [equal_ranks(four, step) for step in range(1, 8)]
+    assert equal == [together, together, alone, nodes, alone, together, alone]
     size = four[0].weights[0].nbytes
     for rank in four:
         assert rank.bytes == [size, size, 0, size, 0, size, 0]
         assert rank.node_bytes == [0, 0, 0, size, 0, 0, 0]
 
 
-def test_the_model_of_the_run_is_the_mean_of_the_ranks(four: list[Trained]) -> None:
+def test_the_model_of_the_run_is_the_mean_of_the_ranks_and_evaluated_by_all(four: list[Trained]) -> None:
+    """`train` compares the ranks' own weights before and after."""
     mean = np.mean([rank.weights[-1] for rank in four], axis=0)
     np.testing.assert_allclose(four[0].model, mean, rtol=1e-5, atol=1e-7)
-
-
-def test_every_rank_evaluates_the_mean_and_keeps_its_own_weights(four: list[Trained]) -> None:
-    """`train` compares the weights before and after."""
     module = network()
     nn.utils.vector_to_parameters(torch.from_numpy(four[0].model), module.parameters())
     with torch.no_grad():
@@ -159,14 +146,12 @@ def cases() -> dict[str, list[Trained]]:
     return {name: [rank[index] for rank in ranks] for index, name in enumerate(CASES)}
 
 
-def test_diloco_of_rate_1_without_momentum_averages(cases: dict[str, list[Trained]]) -> None:
-    for ours, plain in zip(cases["average"], cases["local SGD"], strict=True):
-        np.testing.assert_allclose(ours.weights, plain.weights, rtol=1e-5, atol=1e-6)
-
-
-def test_an_average_after_every_step_of_sgd_is_ddp(cases: dict[str, list[Trained]]) -> None:
-    for ours, plain in zip(cases["every step"], cases["DDP"], strict=True):
-        np.testing.assert_allclose(ours.weights, plain.weights, rtol=1e-5, atol=1e-6)
+def test_an_average_after_every_step_of_sgd_is_ddp_and_diloco_of_rate_1_without_momentum_averages(
+    cases: dict[str, list[Trained]],
+) -> None:
+    for name, expected in (("every step", "DDP"), ("average", "local SGD")):
+        for ours, plain in zip(cases[name], cases[expected], strict=True):
+            np.testing.assert_allclose(ours.weights, plain.weights, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
 def test_diloco_moves_the_last_average_towards_the_next_with_nesterov_momentum(

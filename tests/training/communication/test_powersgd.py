@@ -60,12 +60,13 @@ def _gradients_with_a_skipped_step(place: RankPlace, *, bad_step: int | None) ->
         return last, state
 
 
-@pytest.mark.parametrize("bad_step", [3, 5], ids=["the first compressed one", "a later one"])
-def test_a_step_with_an_infinite_gradient_leaves_the_errors_as_they_were(bad_step: int) -> None:
-    healthy, skipped = (on_ranks(2, _gradients_with_a_skipped_step, bad_step=one) for one in (None, bad_step))
-    for (first, state), (second, other) in zip(healthy, skipped, strict=True):
-        torch.testing.assert_close(second, first, rtol=0, atol=0)
-        torch.testing.assert_close(other, state, rtol=0, atol=0)
+def test_a_step_with_an_infinite_gradient_leaves_the_errors_as_they_were() -> None:
+    """The first compressed one, and a later one."""
+    healthy, *skipped = (on_ranks(2, _gradients_with_a_skipped_step, bad_step=one) for one in (None, 3, 5))
+    for ranks in skipped:
+        for (first, state), (second, other) in zip(healthy, ranks, strict=True):
+            torch.testing.assert_close(second, first, rtol=0, atol=0)
+            torch.testing.assert_close(other, state, rtol=0, atol=0)
     errors = healthy[0][1]["error/4.weight"]
     assert errors.shape == (2, 32, 576)
     assert (errors[0] != errors[1]).any()

@@ -78,14 +78,16 @@ def test_without_a_file_the_settings_are_the_whole_configuration() -> None:
     assert wanted["train_batch_size"] == TrainingSettings().loop.global_batch
 
 
-@pytest.mark.parametrize(("name", "parts"), [("zero2", ["optimizer"]), ("zero3", ["optimizer", "param"])])
-def test_offload_keeps_the_state_of_a_stage_in_host_memory(name: str, parts: list[str]) -> None:
+def test_offload_keeps_the_state_of_a_stage_in_host_memory() -> None:
     file = {"zero_optimization": {"stage": "auto", "offload_optimizer": {"device": "cpu", "pin_memory": False}}}
-    wanted = engine_configuration(settings(file, strategy={"name": name, "offload": True}, scale={"gpu": True}))
-    zero = wanted["zero_optimization"]
-    assert isinstance(zero, dict)
-    assert [zero[f"offload_{part}"]["device"] for part in parts] == ["cpu"] * len(parts)  # type: ignore[index,call-overload]
-    assert zero["offload_optimizer"] == {"device": "cpu", "pin_memory": False}
+    for name, parts in (("zero2", {"optimizer"}), ("zero3", {"optimizer", "param"})):
+        wanted = engine_configuration(settings(file, strategy={"name": name, "offload": True}, scale={"gpu": True}))
+        zero = wanted["zero_optimization"]
+        assert isinstance(zero, dict)
+        on_host = {key: value for key, value in zero.items() if key.startswith("offload_")}
+        assert on_host.keys() == {f"offload_{part}" for part in parts}
+        assert {value["device"] for value in on_host.values()} == {"cpu"}  # type: ignore[index,call-overload]
+        assert zero["offload_optimizer"] == {"device": "cpu", "pin_memory": False}
 
 
 def test_values_that_the_settings_say_too_are_accepted() -> None:

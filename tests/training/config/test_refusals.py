@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.training.config.refused import assert_refused
 from training.config.load import load_settings
 from training.config.schema import TrainingSettings
 from training.errors import SettingsError
@@ -25,118 +26,93 @@ def refusal(
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "parts"),
-    [
-        ("loop:\n  epochs: -3\n", ["my.yaml:2: loop.epochs = -3: must be greater than 0"]),
-        ("loop:\n  epochs: true\n", ["my.yaml:2: loop.epochs = true: must not be true or false"]),
-        ("optimizer: {betas: [0.9]}\n", ["my.yaml:1: optimizer.betas = [0.9]: has too few values"]),
-        ("optimizer: {betas: 0.9}\n", ["my.yaml:1: optimizer.betas = 0.9: must be a list"]),
-        ("optimizer: {betas: [0.9, false]}\n", ["my.yaml:1: optimizer.betas.1 = false: must not be true or false"]),
-        ("loop:\n  epochs: many\n", ["my.yaml:2: loop.epochs = many: must be a valid integer"]),
-        ("\nloop:\n  epoch: 3\n", ["my.yaml:3: loop.epoch: no such setting\n  remedy: did you mean epochs?"]),
-        ("optimiser: {name: sgd}\n", ["my.yaml:1: optimiser: no such setting\n  remedy: did you mean optimizer?"]),
-        (
-            "optimizer: {lr: 0.1}\n",
-            ["optimizer.lr: no such setting\n  remedy: did you mean optimizer.learning_rate?"],
-        ),
-        ("loop: {batch: 8}\n", ["loop.batch: no such setting\n  remedy: did you mean loop.global_batch?"]),
-        ("loop: {gamma: 8}\n", ["loop.gamma: no such setting\n  remedy: did you mean schedule.gamma?"]),
-        ("loop: {zzz: 8}\n", ["loop.zzz: no such setting\n  remedy: one of epochs, max_steps"]),
-        ("epochs: 3\n", ["epochs: no such setting\n  remedy: did you mean loop.epochs?"]),
-        ("optimizer: {name: adamm}\n", ["must be one of sgd, adam, adamw\n  remedy: did you mean adam?"]),
-        ("optimizer: {betas: [0.9, 1.5]}\n", ["optimizer.betas.1 = 1.5: must be less than 1"]),
-        (
-            "model: {options: {width: {a: 1}}}\n",
-            ["model.options.width = {a: 1}: must be a valid boolean or a valid integer"],
-        ),
-        ("loop: 3\n", ["my.yaml:1: loop = 3: must be a mapping with keys among: accumulation"]),
-        ("model: {options: {widht: 3}}\n", ["my.yaml:1: model.options.widht: no such setting", "did you mean width?"]),
-        ("model: {name: resnet19}\n", ["my.yaml:1: model.name=resnet19", "resnet18"]),
-        ("data: {dataset: cifar}\n", ["my.yaml:1: data.dataset=cifar", "did you mean cifar10?"]),
-        ("data: {dataset: cifar10}\n", ["data.path is not set"]),
-        ("data: {dataset: my.module:make}\n", ["data.dataset=my.module:make"]),
-        ("precision: {mode: fp16}\n", ["precision.mode=fp16 needs scale.gpu=true", "precision.mode from my.yaml:1"]),
-        ("precision: {mode: fp8}\n", ["precision.mode=fp8 needs scale.gpu=true", "precision.mode from my.yaml:1"]),
-        ("- loop\n", ["my.yaml: is a list, not a mapping"]),
-    ],
-)
-def test_an_invalid_file_is_refused_with_the_line_to_change(
-    text: str, parts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_invalid_file_is_refused_with_the_line_to_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    remedy, options = "no such setting\n  remedy: did you mean", "model: {options: {width: {a: 1}}}\n"
+    cases = {
+        "loop:\n  epochs: -3\n": "my.yaml:2: loop.epochs = -3: must be greater than 0",
+        "loop:\n  epochs: true\n": "my.yaml:2: loop.epochs = true: must not be true or false",
+        "optimizer: {betas: [0.9]}\n": "my.yaml:1: optimizer.betas = [0.9]: has too few values",
+        "optimizer: {betas: 0.9}\n": "my.yaml:1: optimizer.betas = 0.9: must be a list",
+        "optimizer: {betas: [0.9, false]}\n": "my.yaml:1: optimizer.betas.1 = false: must not be true or false",
+        "loop:\n  epochs: many\n": "my.yaml:2: loop.epochs = many: must be a valid integer",
+        "\nloop:\n  epoch: 3\n": f"my.yaml:3: loop.epoch: {remedy} epochs?",
+        "optimiser: {name: sgd}\n": f"my.yaml:1: optimiser: {remedy} optimizer?",
+        "optimizer: {lr: 0.1}\n": f"optimizer.lr: {remedy} optimizer.learning_rate?",
+        "loop: {batch: 8}\n": f"loop.batch: {remedy} loop.global_batch?",
+        "loop: {gamma: 8}\n": f"loop.gamma: {remedy} schedule.gamma?",
+        "loop: {zzz: 8}\n": "loop.zzz: no such setting\n  remedy: one of epochs, max_steps",
+        "epochs: 3\n": f"epochs: {remedy} loop.epochs?",
+        "optimizer: {name: adamm}\n": "must be one of sgd, adam, adamw\n  remedy: did you mean adam?",
+        "optimizer: {betas: [0.9, 1.5]}\n": "optimizer.betas.1 = 1.5: must be less than 1",
+        options: "model.options.width = {a: 1}: must be a valid boolean or a valid integer",
+        "loop: 3\n": "my.yaml:1: loop = 3: must be a mapping with keys among: accumulation",
+        "model: {options: {widht: 3}}\n": f"my.yaml:1: model.options.widht: {remedy} width?",
+        "model: {name: resnet19}\n": "my.yaml:1: model.name=resnet19 … resnet18",
+        "data: {dataset: cifar}\n": "my.yaml:1: data.dataset=cifar … did you mean cifar10?",
+        "data: {dataset: cifar10}\n": "data.path is not set",
+        "data: {dataset: my.module:make}\n": "data.dataset=my.module:make",
+        "precision: {mode: fp16}\n": "precision.mode=fp16 needs scale.gpu=true … precision.mode from my.yaml:1",
+        "precision: {mode: fp8}\n": "precision.mode=fp8 needs scale.gpu=true … precision.mode from my.yaml:1",
+        "- loop\n": "my.yaml: is a list, not a mapping",
+    }
     monkeypatch.chdir(tmp_path)
-    Path("my.yaml").write_text(text, encoding="utf-8")
-    refused = refusal(files=["my.yaml"])
-    assert [part for part in parts if part not in refused] == [], refused
+    for text, words in cases.items():
+        Path("my.yaml").write_text(text, encoding="utf-8")
+        refused = refusal(files=["my.yaml"])
+        assert [part for part in words.split(" … ") if part not in refused] == [], refused
 
 
-@pytest.mark.parametrize(
-    ("override", "part"),
-    [
-        ("loop.epochs", "--set loop.epochs: not of the form section.key=value"),
-        ("=3", "--set =3: not of the form section.key=value"),
-        ("loop.epochs=[1", "--set loop.epochs:1:3: not valid YAML"),
-        ("loop.epochs=0", "--set: loop.epochs = 0: must be greater than 0"),
-        ("run.dollars_per_hour=-1", "--set: run.dollars_per_hour = -1: must be greater than 0"),
-        (
-            "scale.collective_timeout=1e300",
-            "--set: scale.collective_timeout = 1e+300: must be less than or equal to 604800",
-        ),
-        ("run.name=My Run", "--set: run.name = My Run: must be at most 63 lower-case letters"),
-        ("data.path=/x", "--set: data.path=/x is set, but dataset digits has no files"),
-    ],
-)
-def test_an_invalid_override_is_refused(override: str, part: str) -> None:
-    assert part in refusal(overrides=[override])
+def test_an_invalid_override_is_refused() -> None:
+    most, timeout = "must be less than or equal to 604800", "scale.collective_timeout"
+    assert_refused(
+        {
+            "loop.epochs": "--set loop.epochs: not of the form section.key=value",
+            "=3": "--set =3: not of the form section.key=value",
+            "loop.epochs=[1": "--set loop.epochs:1:3: not valid YAML",
+            "loop.epochs=0": "--set: loop.epochs = 0: must be greater than 0",
+            "run.dollars_per_hour=-1": "--set: run.dollars_per_hour = -1: must be greater than 0",
+            f"{timeout}=1e300": f"--set: {timeout} = 1e+300: {most}",
+            "run.name=MyRun": "--set: run.name = MyRun: must be at most 63 lower-case letters",
+            "data.path=/x": "--set: data.path=/x is set, but dataset digits has no files",
+        }
+    )
 
 
-@pytest.mark.parametrize(
-    ("overrides", "lines"),
-    [
-        (["loop.epoch=2"], ["--set: loop.epoch: no such setting", f"  remedy: did you mean epochs? {PRINT_CONFIG}"]),
-        (["loop.epochs=0"], ["--set: loop.epochs = 0: must be greater than 0", f"  remedy: {PRINT_CONFIG}"]),
-        (
-            ["scale.launcher=zzz"],
-            ["--set: scale.launcher = zzz: must be one of ray, torchrun, plain", f"  remedy: {PRINT_CONFIG}"],
-        ),
-        (
-            ["loop.epoch=2", "scale.worker=1"],
-            [
-                "2 wrong settings",
-                "  --set: loop.epoch: no such setting",
-                "    remedy: did you mean epochs?",
-                "  --set: scale.worker: no such setting",
-                "    remedy: did you mean workers?",
-                f"  remedy: {PRINT_CONFIG}",
-            ],
-        ),
-    ],
-)
-def test_a_single_wrong_setting_has_one_remedy(overrides: list[str], lines: list[str]) -> None:
-    assert refusal(overrides=overrides).splitlines() == lines
+def test_wrong_settings_are_named_at_once_each_with_its_remedy() -> None:
+    assert refusal(overrides=["loop.epoch=2", "scale.worker=1", "run.seed=-1"]).splitlines() == [
+        "3 wrong settings",
+        "  --set: loop.epoch: no such setting",
+        "    remedy: did you mean epochs?",
+        "  --set: run.seed = -1: must be greater than or equal to 0",
+        "  --set: scale.worker: no such setting",
+        "    remedy: did you mean workers?",
+        f"  remedy: {PRINT_CONFIG}",
+    ]
+    assert refusal(overrides=["loop.epoch=2"]).splitlines() == [
+        "--set: loop.epoch: no such setting",
+        f"  remedy: did you mean epochs? {PRINT_CONFIG}",
+    ]
 
 
 def test_an_invalid_flag_is_named_as_it_was_typed() -> None:
     assert "--epochs: loop.epochs = '3.5': must be a valid integer" in refusal(flags={"epochs": "3.5"})
     assert "--lr: optimizer.learning_rate = fast: must be a valid number" in refusal(flags={"lr": "fast"})
+    for value in ("inf", "-inf", "nan", "Infinity", "1e400"):
+        rule = "must be a finite number"
+        assert f"--lr: optimizer.learning_rate = {value}: {rule}" in refusal(flags={"lr": value}).replace("'", "")
 
 
 SECTIONS = {name: info.annotation for name, info in TrainingSettings.model_fields.items()}
 EVERY_KEY = [f"{name}.{key}" for name, section in SECTIONS.items() for key in section.model_fields]  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("value", [".inf", "-.Inf", ".nan", "1e400"])
-def test_no_setting_is_infinite_or_not_a_number(value: str) -> None:
-    nested = ["model.options.dropout", "data.options.shift", "optimizer.betas.0"]
-    for key in [*EVERY_KEY, *nested]:
-        written = f"optimizer.betas=[{value}, 0.9]" if key == "optimizer.betas.0" else f"{key}={value}"
-        assert key in refusal(overrides=[written])
-
-
-@pytest.mark.parametrize("value", ["inf", "-inf", "nan", "Infinity", "1e400"])
-def test_an_infinite_learning_rate_is_refused_as_it_was_typed(value: str) -> None:
-    rule = "must be a finite number"
-    assert f"--lr: optimizer.learning_rate = {value}: {rule}" in refusal(flags={"lr": value}).replace("'", "")
+def test_no_setting_is_infinite_or_not_a_number() -> None:
+    values = (".inf", "-.Inf", ".nan", "1e400")
+    for number, key in enumerate([*EVERY_KEY, "model.options.dropout", "data.options.shift"]):
+        assert key in refusal(overrides=[f"{key}={values[number % len(values)]}"])
+    for value in values:
+        assert "optimizer.betas.0" in refusal(overrides=[f"optimizer.betas=[{value}, 0.9]"])
+        assert "optimizer.learning_rate" in refusal(overrides=[f"optimizer.learning_rate={value}"])
 
 
 def test_an_infinite_option_of_a_factory_of_your_own_is_refused() -> None:
@@ -152,35 +128,19 @@ def test_an_indivisible_batch_is_refused_with_the_nearest_valid_one() -> None:
     assert "scale.workers from --num-workers" in refused
 
 
-@pytest.mark.parametrize("uri", ["localhost", "htp://host", "http://", "http://host:port", "http://[::1"])
-def test_an_invalid_tracking_address_is_refused(uri: str) -> None:
-    assert f"RTP_TRACKING_URI: tracking.uri={uri} is not a" in refusal(environment={"RTP_TRACKING_URI": uri})
+def test_only_a_valid_tracking_address_is_accepted() -> None:
+    for uri in ("localhost", "htp://host", "http://", "http://host:port", "http://[::1"):
+        assert f"RTP_TRACKING_URI: tracking.uri={uri} is not a" in refusal(environment={"RTP_TRACKING_URI": uri})
+    hosts = ("http://host:5000", "https://host/path")
+    for uri in (*hosts, "sqlite:///a.db", "postgresql+psycopg2://u:p@h/d", "databricks"):
+        assert load_settings(environment={"RTP_TRACKING_URI": uri}).tracking.uri == uri
 
 
-@pytest.mark.parametrize(
-    "uri", ["http://host:5000", "https://host/path", "sqlite:///a.db", "postgresql+psycopg2://u:p@h/d", "databricks"]
-)
-def test_a_valid_tracking_address_is_accepted(uri: str) -> None:
-    assert load_settings(environment={"RTP_TRACKING_URI": uri}).tracking.uri == uri
-
-
-def test_all_invalid_keys_are_named_at_once() -> None:
-    refused = refusal(overrides=["loop.epochs=0", "loop.epoch=1", "run.seed=-1"])
-    assert refused.startswith("3 wrong settings\n")
-    assert all(part in refused for part in ("loop.epochs = 0", "loop.epoch: no such", "run.seed = -1"))
-
-
-def test_an_unknown_configuration_is_refused_with_the_nearest_shipped_one() -> None:
+def test_files_that_cannot_be_read_are_refused_by_name(tmp_path: Path) -> None:
     refused = refusal(files=["digit"])
     assert "--config digit: no such file" in refused
     assert "did you mean digits?" in refused
-
-
-def test_a_missing_file_is_refused_by_its_path(tmp_path: Path) -> None:
     assert f"--config {tmp_path / 'no.yaml'}: no such file" in refusal(files=[tmp_path / "no.yaml"])
-
-
-def test_a_binary_file_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "my.yaml"
     path.write_bytes(b"\xff\xfe\x00")
     assert f"{path}: cannot be read" in refusal(files=[path])

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from training.config.load import load_settings
 from training.config.resize import division_of, fitting_workers, resized
 from training.config.schema import TrainingSettings
-from training.data.order import BatchPlan
 from training.errors import SettingsError
 
 
@@ -22,30 +22,17 @@ def settings(workers: int, accumulation: int = 1, batch: int = 64, **loop: int) 
     return TrainingSettings.model_validate(sections)
 
 
-COMPRESSED = TrainingSettings.model_validate({"communication": {"hook": "bf16"}})
-
-
-@pytest.mark.parametrize(
-    ("workers", "accumulation", "line"),
-    [
-        (2, 2, "2 workers x 2 micro-batches of 16 samples, instead of 4 workers x 1 micro-batch of 16 samples"),
-        (1, 4, "1 worker x 4 micro-batches of 16 samples, instead of 4 workers x 1 micro-batch of 16 samples"),
-        (8, 1, "8 workers x 1 micro-batch of 8 samples, instead of 4 workers x 1 micro-batch of 16 samples"),
-    ],
-)
-def test_micro_batches_grow_in_number_and_not_in_size(workers: int, accumulation: int, line: str) -> None:
-    changed, found = resized(settings(4), workers)
-    assert (changed.scale.workers, changed.loop.accumulation) == (workers, accumulation)
-    assert found == f"{line}; the global batch stays 64"
-
-
-def test_more_workers_take_no_smaller_micro_batches_than_they_must() -> None:
+def test_micro_batches_grow_in_number_and_not_in_size() -> None:
+    for workers, accumulation, line in (
+        (2, 2, "2 workers x 2 micro-batches of 16 samples"),
+        (1, 4, "1 worker x 4 micro-batches of 16 samples"),
+        (8, 1, "8 workers x 1 micro-batch of 8 samples"),
+    ):
+        changed, found = resized(settings(4), workers)
+        assert (changed.scale.workers, changed.loop.accumulation) == (workers, accumulation)
+        assert found == f"{line}, instead of 4 workers x 1 micro-batch of 16 samples; the global batch stays 64"
     changed, _ = resized(settings(2, accumulation=4), 4)
-    assert changed.loop.accumulation == 2
-    assert division_of(changed).micro_batch == 8
-
-
-def test_the_same_number_of_workers_changes_nothing() -> None:
+    assert (changed.loop.accumulation, division_of(changed).micro_batch) == (2, 8)
     began = settings(4, accumulation=2)
     assert resized(began, 4) == (began, "")
 
@@ -67,26 +54,6 @@ def test_a_resized_run_is_valid_and_takes_as_much_memory_at_most(
         assert began.loop.global_batch // (number * fewer) > division_of(began).micro_batch
 
 
-@given(size=st.integers(1, 500))
-def test_half_the_workers_compute_the_very_same_micro_batches(size: int) -> None:
-    began = settings(4)
-    changed, _ = resized(began, 2)
-    plans = [
-        BatchPlan(size=size, global_batch=64, world=one.scale.workers, accumulation=one.loop.accumulation)
-        for one in (began, changed)
-    ]
-    first, second = (
-        [
-            plan.positions(step, rank=rank, micro=micro)
-            for step in range(plan.steps_per_epoch)
-            for rank in range(plan.world)
-            for micro in range(plan.accumulation)
-        ]
-        for plan in plans
-    )
-    assert first == second
-
-
 def test_logical_shards_stay_whoever_computes_them() -> None:
     changed, line = resized(settings(4, logical_shards=8), 2)
     assert changed.loop == settings(4, logical_shards=8).loop
@@ -94,27 +61,16 @@ def test_logical_shards_stay_whoever_computes_them() -> None:
     assert line.startswith("2 workers x 4 micro-batches of 8 samples, instead of 4 workers x 2 micro-batches of 8")
 
 
-@pytest.mark.parametrize(
-    ("began", "workers", "message"),
-    [
+def test_workers_that_do_not_fit_are_refused_with_the_nearest_that_do() -> None:
+    compressed = load_settings(overrides=["communication.hook=bf16"], environment={})
+    stages = ["strategy.name=pipeline", "strategy.stages=2", "loop.accumulation=2", "scale.launcher=torchrun"]
+    pipeline = load_settings(overrides=stages, environment={})
+    for began, workers, message in (
         (settings(4), 3, r"scale\.workers=3 cannot share loop\.global_batch=64 equally\n.*use 2 or 4"),
         (settings(4), 100, r"scale\.workers=100 cannot share loop\.global_batch=64 equally\n.*use 64"),
         (settings(4, logical_shards=4), 8, r"scale\.workers=8 cannot share loop\.logical_shards=4 equally\n.*use 4"),
-        (COMPRESSED, 1, r"scale\.workers=1 does not fit: communication\.hook=bf16 needs .*\n.*use 2"),
-    ],
-)
-def test_workers_that_do_not_fit_are_refused_with_the_nearest_that_do(
-    began: TrainingSettings, workers: int, message: str
-) -> None:
-    with pytest.raises(SettingsError, match=message):
-        resized(began, workers)
-
-
-def test_a_pipeline_is_not_resized() -> None:
-    stages: dict[str, Any] = {
-        "strategy": {"name": "pipeline", "stages": 2},
-        "loop": {"accumulation": 2},
-        "scale": {"workers": 2, "launcher": "torchrun"},
-    }
-    with pytest.raises(SettingsError, match="the workers of a pipeline have different layers"):
-        resized(TrainingSettings.model_validate(stages), 4)
+        (compressed, 1, r"scale\.workers=1 does not fit: communication\.hook=bf16 needs .*\n.*use 2"),
+        (pipeline, 4, "the workers of a pipeline have different layers"),
+    ):
+        with pytest.raises(SettingsError, match=message):
+            resized(began, workers)

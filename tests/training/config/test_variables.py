@@ -15,9 +15,8 @@ from training.launch.task import RankPlace, RankTask
 from training.worker import run_rank
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "reason"),
-    [
+def test_a_variable_that_could_have_no_effect_or_must_not_be_recorded_is_refused() -> None:
+    cases: list[tuple[str, object, str]] = [
         ("A-B", "x", "not a name of an environment variable"),
         ("", "x", "not a name of an environment variable"),
         ("AWS_SECRET_ACCESS_KEY", "x", "looks like a secret"),
@@ -29,18 +28,12 @@ from training.worker import run_rank
         ("A", "x\0y", "null character"),
         ("A", True, "valid string"),
         ("A", None, "valid string"),
-    ],
-)
-def test_a_variable_that_could_have_no_effect_or_must_not_be_recorded_is_refused(
-    name: str, value: object, reason: str
-) -> None:
-    with pytest.raises(ValidationError, match=reason):
-        ScaleSettings.model_validate({"environment": {name: value}})
-
-
-@pytest.mark.parametrize("name", ["TOKENIZERS_PARALLELISM", "NCCL_IB_PKEY", "http_proxy", "OMP_NUM_THREADS"])
-def test_other_variables_are_accepted(name: str) -> None:
-    assert ScaleSettings.model_validate({"environment": {name: "1"}}).environment == {name: "1"}
+    ]
+    for name, value, reason in cases:
+        with pytest.raises(ValidationError, match=reason):
+            ScaleSettings.model_validate({"environment": {name: value}})
+    for name in ("TOKENIZERS_PARALLELISM", "NCCL_IB_PKEY", "http_proxy", "OMP_NUM_THREADS"):
+        assert ScaleSettings.model_validate({"environment": {name: "1"}}).environment == {name: "1"}
 
 
 def _trained(place: RankPlace, task: RankTask, names: tuple[str, ...]) -> list[str | None]:

@@ -24,37 +24,22 @@ def build_on_meta(factory: Factory, spec: SampleSpec, options: ResNetOptions | N
 
 
 @pytest.mark.parametrize(
-    ("factory", "parameters"), [(resnet18, 11_689_512), (resnet50, 25_557_032), (resnet101, 44_549_160)]
-)
-def test_parameter_counts_are_the_published_ones(factory: Factory, parameters: int) -> None:
-    assert sum(p.numel() for p in build_on_meta(factory, IMAGENET).parameters()) == parameters
-
-
-@pytest.mark.parametrize("factory", [resnet18, resnet50, resnet101])
-def test_images_map_to_logits(factory: Factory) -> None:
-    assert build_on_meta(factory, IMAGENET)(torch.empty(2, 3, 224, 224, device="meta")).shape == (2, 1000)
-
-
-@pytest.mark.parametrize(
-    ("factory", "name", "shape"),
+    ("factory", "parameters", "entries", "shapes"),
     [
-        (resnet18, "layer2.0.downsample.0.weight", (128, 64, 1, 1)),
-        (resnet18, "layer4.1.bn2.running_var", (512,)),
-        (resnet50, "layer1.0.downsample.1.weight", (256,)),
-        (resnet50, "layer4.2.conv3.weight", (2048, 512, 1, 1)),
-        (resnet101, "layer3.22.conv2.weight", (256, 256, 3, 3)),
-        (resnet101, "fc.weight", (1000, 2048)),
+        (resnet18, 11_689_512, 122, {"layer2.0.downsample.0.weight": (128, 64, 1, 1), "layer4.1.bn2.running_var": (512,)}),
+        (resnet50, 25_557_032, 320, {"layer1.0.downsample.1.weight": (256,), "layer4.2.conv3.weight": (2048, 512, 1, 1)}),
+        (resnet101, 44_549_160, 626, {"layer3.22.conv2.weight": (256, 256, 3, 3), "fc.weight": (1000, 2048)}),
     ],
-)
-def test_state_dict_entries_have_the_names_and_shapes_of_published_weights(
-    factory: Factory, name: str, shape: tuple[int, ...]
+)  # fmt: skip
+def test_the_weights_have_the_names_and_shapes_of_the_published_ones(
+    factory: Factory, parameters: int, entries: int, shapes: dict[str, tuple[int, ...]]
 ) -> None:
-    assert build_on_meta(factory, IMAGENET).state_dict()[name].shape == shape
-
-
-@pytest.mark.parametrize(("factory", "entries"), [(resnet18, 122), (resnet50, 320), (resnet101, 626)])
-def test_state_dicts_have_as_many_entries_as_published_weights(factory: Factory, entries: int) -> None:
-    assert len(build_on_meta(factory, IMAGENET).state_dict()) == entries
+    model = build_on_meta(factory, IMAGENET)
+    state = model.state_dict()
+    assert sum(p.numel() for p in model.parameters()) == parameters
+    assert len(state) == entries
+    assert {name: tuple(state[name].shape) for name in shapes} == shapes
+    assert model(torch.empty(2, 3, 224, 224, device="meta")).shape == (2, 1000)
 
 
 def test_a_bottleneck_strides_in_its_3x3_convolution() -> None:
@@ -75,27 +60,20 @@ def test_batch_norm_and_relu_follow_every_convolution_of_a_block(block: BasicBlo
     assert calls == [name for number in range(1, convolutions + 1) for name in (f"conv{number}", f"bn{number}", "relu")]
 
 
-@pytest.mark.parametrize(("stem", "size"), [("imagenet", 8), ("cifar", 32)])
-def test_the_stem_determines_the_input_size_of_the_first_stage(stem: str, size: int) -> None:
-    model = build_on_meta(resnet18, CIFAR, ResNetOptions.model_validate({"stem": stem}))
-    shapes: list[torch.Size] = []
-    model.layer1.register_forward_pre_hook(lambda _, inputs: shapes.append(inputs[0].shape))
-    model(torch.empty(2, 3, 32, 32, device="meta"))
-    assert shapes == [(2, 64, size, size)]
+def test_the_stem_determines_the_input_size_of_the_first_stage() -> None:
+    for stem, size in (("imagenet", 8), ("cifar", 32)):
+        model = build_on_meta(resnet18, CIFAR, ResNetOptions.model_validate({"stem": stem}))
+        shapes: list[torch.Size] = []
+        model.layer1.register_forward_pre_hook(lambda _, inputs, shapes=shapes: shapes.append(inputs[0].shape))
+        model(torch.empty(2, 3, 32, 32, device="meta"))
+        assert shapes == [(2, 64, size, size)]
 
 
-@pytest.mark.parametrize(("factory", "channels"), [(resnet18, 512), (resnet50, 2048)])
-def test_zero_init_residual_makes_a_block_without_projection_the_identity(factory: Factory, channels: int) -> None:
-    model = factory(CIFAR, ResNetOptions(zero_init_residual=True)).eval()
-    block = model.layer4[1]
-    inputs = torch.rand(2, channels, 4, 4)
-    assert torch.equal(block(inputs), inputs)
-
-
-def test_without_zero_init_residual_a_block_changes_its_input() -> None:
-    block = resnet18(CIFAR, ResNetOptions()).eval().layer4[1]
-    inputs = torch.rand(2, 512, 4, 4)
-    assert not torch.allclose(block(inputs), inputs)
+def test_only_zero_init_residual_makes_a_block_without_projection_the_identity() -> None:
+    for factory, channels, is_zero in ((resnet18, 512, True), (resnet50, 2048, True), (resnet18, 512, False)):
+        block = factory(CIFAR, ResNetOptions(zero_init_residual=is_zero)).eval().layer4[1]
+        inputs = torch.rand(2, channels, 4, 4)
+        assert torch.allclose(block(inputs), inputs, rtol=0, atol=0) == is_zero
 
 
 def test_convolutions_are_initialised_with_kaiming_variance() -> None:
