@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
+import torch.distributed as dist
+from safetensors.torch import load_file
+from torch import Tensor
+
 from observability.runlog import Step, read_all, select
+from tests.training.launch.ranks import run_world
 from training.config.schema import TrainingSettings
 from training.launch.task import Outcome, RankPlace, RankTask
+from training.process_group import process_group
 from training.worker import run_rank
 
 ALONE = RankPlace(rank=0, world=1, local_rank=0, local_world=1, master_address="127.0.0.1", master_port=0)
+
+
+LANGUAGE: dict[str, dict[str, Any]] = {
+    "model": {"name": "transformer", "options": {"width": 32, "layers": 2, "heads": 2, "dropout": 0.0}},
+    "data": {"dataset": "python_reference", "options": {"length": 32}},
+    "objective": {"name": "language_modelling"},
+    "loop": {"max_steps": 20, "global_batch": 16},
+    "schedule": {"name": "constant"},
+}
+"""Sections of a small language model."""
 
 
 def small_settings(**sections: dict[str, Any]) -> TrainingSettings:
@@ -36,3 +55,31 @@ def run_alone(settings: TrainingSettings, folder: Path, *, attempt: int = 0) -> 
 def steps_of(folder: Path) -> list[Step]:
     """The steps in a run's log."""
     return select(read_all(folder), Step)
+
+
+def losses_of(folder: Path) -> list[float]:
+    """The losses of the steps in a run's log."""
+    return [step.loss for step in steps_of(folder)]
+
+
+def exported(folder: Path) -> dict[str, Tensor]:
+    """The final weights of a run."""
+    return load_file(folder / "model" / "model.safetensors")
+
+
+def train(folder: Path, ranks: int, **sections: dict[str, Any]) -> str:
+    """Train, or go on, on some ranks in processes of their own; returns the hash of the exported weights."""
+    scale = {"launcher": "torchrun", "workers": ranks} if ranks > 1 else {}
+    return run_world(
+        small_settings(**{**sections, "scale": {**sections.get("scale", {}), **scale}}), folder
+    ).weights_sha256
+
+
+@contextmanager
+def in_group(place: RankPlace) -> Iterator[None]:
+    """The process group of a rank, which ends together with its peers: gloo may abort if one leaves while another communicates."""
+    torch.set_num_threads(1)
+    with process_group(place, gpu=False, timeout_seconds=120):
+        yield
+        if place.world > 1:
+            dist.barrier()

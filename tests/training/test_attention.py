@@ -11,19 +11,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from observability.runlog import Notice, Step, read_all, select
-from tests.training.runs import run_alone, small_settings
+from observability.runlog import Notice, read_all, select
+from tests.training.runs import LANGUAGE, losses_of, run_alone, small_settings
 from training.attention import attention_kernel, kernels_among
 from training.config.load import load_settings
 from training.data.types import SampleSpec
 from training.errors import SettingsError
-
-LANGUAGE: dict[str, dict[str, Any]] = {
-    "model": {"name": "transformer", "options": {"width": 32, "layers": 2, "heads": 2, "dropout": 0.2}},
-    "data": {"dataset": "python_reference", "options": {"length": 32}},
-    "objective": {"name": "language_modelling"},
-    "loop": {"max_steps": 3, "global_batch": 16},
-}
 
 
 def notices(folder: Path) -> list[tuple[str, str]]:
@@ -33,8 +26,8 @@ def notices(folder: Path) -> list[tuple[str, str]]:
 
 def train(folder: Path, **sections: dict[str, Any]) -> list[float]:
     """The losses of a few steps of a small language model."""
-    run_alone(small_settings(**{**LANGUAGE, **sections}), folder)
-    return [step.loss for step in select(read_all(folder), Step)]
+    run_alone(small_settings(**{**LANGUAGE, "loop": {"max_steps": 3, "global_batch": 16}, **sections}), folder)
+    return losses_of(folder)
 
 
 def test_the_kernel_of_the_settings_runs_and_is_reported_once_and_recomputation_uses_it_too(tmp_path: Path) -> None:
@@ -48,7 +41,7 @@ def test_the_kernel_of_the_settings_runs_and_is_reported_once_and_recomputation_
 
 
 def test_the_report_waits_for_another_profiler_to_end(tmp_path: Path) -> None:
-    loop = {**LANGUAGE["loop"], "max_steps": 5}
+    loop = {"max_steps": 5, "global_batch": 16}
     train(tmp_path, compute={"attention": "math"}, profile={"start_step": 2, "steps": 1}, loop=loop)
     [(level, message)] = notices(tmp_path)
     assert level == "info"

@@ -11,6 +11,7 @@ from torch.nn.functional import cross_entropy
 from torch.optim import SGD
 
 from tests.training.launch.ranks import on_ranks
+from tests.training.runs import in_group
 from training.config.schema import DataSettings, PrecisionSettings
 from training.data.loader import EvalLoader
 from training.data.registry import load_dataset
@@ -22,7 +23,6 @@ from training.models.simple_cnn import SimpleCnn, simple_cnn
 from training.objectives.classification import Classification
 from training.objectives.options import ClassificationOptions
 from training.precision import Precision
-from training.process_group import process_group
 from training.strategies.data_parallel import DataParallel
 from training.strategies.single_process import SingleProcess
 from training.strategies.strategy import Strategy
@@ -50,9 +50,8 @@ def _optimizer(module: nn.Module) -> SGD:
 
 
 def _evaluate(place: RankPlace, *, batch: int) -> EvaluationResult:
-    torch.set_num_threads(1)
     model = _model()
-    with process_group(place, gpu=False, timeout_seconds=120):
+    with in_group(place):
         alone = place.world == 1
         strategy: Strategy = SingleProcess(model, _optimizer) if alone else DataParallel(model, _optimizer, device=CPU)
         _draw_statistics(model, place.rank)

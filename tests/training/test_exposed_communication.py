@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.autograd import Variable
 
 from tests.training.launch.ranks import on_ranks
+from tests.training.runs import in_group
 from tests.training.test_step import batch
 from training.config.schema import PrecisionSettings
 from training.exposed_communication import when_gradients_are_computed
@@ -19,7 +20,6 @@ from training.launch.task import RankPlace
 from training.objectives.classification import Classification
 from training.objectives.options import ClassificationOptions
 from training.precision import Precision
-from training.process_group import process_group
 from training.step import StepResult, StepRunner
 from training.strategies.data_parallel import DataParallel
 
@@ -73,7 +73,7 @@ def _step(place: RankPlace, *, micro_batches: int) -> StepResult:
             store.wait(["rank 0 waits"])
             time.sleep(PAUSE)
 
-    with process_group(place, gpu=False, timeout_seconds=120):
+    with in_group(place):
         runner = StepRunner(
             strategy=DataParallel(_Model(in_backward), lambda m: torch.optim.SGD(m.parameters(), lr=1.0), device=CPU),
             objective=Classification(3, ClassificationOptions()),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import importlib
 import json
 from pathlib import Path
 
@@ -173,17 +172,6 @@ def in_library(error: BaseException) -> BaseException:
     """The error without the frame of the test, which is user code too."""
     assert error.__traceback__ is not None
     return error.with_traceback(error.__traceback__.tb_next)
-
-
-def test_a_traceback_begins_with_the_line_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "own_parser.py").write_text("def parse(text):\n    return {}['label']\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(KeyError) as raised:
-        json.loads("1", parse_int=importlib.import_module("own_parser").parse)
-    lines = Failure.of(in_library(raised.value), rank=1).trace.splitlines()
-    assert lines[0] == "Traceback (most recent call last):"
-    assert lines[1].strip() == f'File "{tmp_path}/own_parser.py", line 2, in parse'
-    assert lines[-1] == "KeyError: 'label'"
 
 
 def test_a_traceback_without_user_code_is_complete() -> None:

@@ -17,7 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from observability.runlog import Notice, Restored, read_all, select
 from tests.training.launch.ranks import on_ranks
-from tests.training.runs import run_alone, small_settings, steps_of
+from tests.training.runs import LANGUAGE, exported, losses_of, run_alone, small_settings
 from training import preflight, run_model
 from training.checkpoint.manifest import MODEL_FILE
 from training.checkpoint.store import FOLDER, committed_steps
@@ -35,17 +35,8 @@ from training.worker import run_rank
 
 CPU = torch.device("cpu")
 TOKENS = SampleSpec(shape=(64,), outputs=32, vocabulary=32, is_sequence=True)
-STEPS = 20
 BAND = 5e-3
 """Largest relative difference of a step's loss from bf16's: e4m3 has 4 bits of significand, of which a sum of 32 products keeps more."""
-
-LANGUAGE: dict[str, dict[str, Any]] = {
-    "model": {"name": "transformer", "options": {"width": 32, "layers": 2, "heads": 2, "dropout": 0.0}},
-    "data": {"dataset": "python_reference", "options": {"length": 32}},
-    "objective": {"name": "language_modelling"},
-    "loop": {"max_steps": STEPS, "global_batch": 16},
-    "schedule": {"name": "constant"},
-}
 
 
 def emulated(module: nn.Module) -> nn.Module:
@@ -129,27 +120,25 @@ def test_gradients_are_float32_and_differ_from_bf16_by_the_rounding_of_8_bit_num
         assert 0 < error < 3 * 2**-4, name
 
 
-@pytest.mark.parametrize("mode", ["full", "selective"])
-def test_recomputed_blocks_have_the_same_gradients_and_selective_multiplies_nothing_again(
-    mode: Literal["full", "selective"],
-) -> None:
+def test_recomputed_blocks_have_the_same_gradients_and_selective_multiplies_nothing_again() -> None:
     converted = emulated(plain_transformer())
-    recomputed = copy.deepcopy(converted)
-    recompute_blocks(recomputed, mode, model="transformer")
     tokens = torch.randint(32, (4, 16))
-    with FlopCounterMode(display=False) as plain_count:
-        expected = gradients(converted, tokens)
-    with FlopCounterMode(display=False) as count:
-        torch.testing.assert_close(gradients(recomputed, tokens), expected, rtol=0, atol=0)
-    more = count.get_total_flops() - plain_count.get_total_flops()
-    assert more == 0 if mode == "selective" else more > 0
+    modes: list[Literal["full", "selective"]] = ["full", "selective"]
+    for mode in modes:
+        recomputed, plain = copy.deepcopy(converted), copy.deepcopy(converted)
+        recompute_blocks(recomputed, mode, model="transformer")
+        with FlopCounterMode(display=False) as plain_count:
+            expected = gradients(plain, tokens)
+        with FlopCounterMode(display=False) as count:
+            torch.testing.assert_close(gradients(recomputed, tokens), expected, rtol=0, atol=0)
+        assert (count.get_total_flops() > plain_count.get_total_flops()) == (mode == "full")
 
 
 def _train(place: RankPlace, *, folder: str, sections: dict[str, dict[str, Any]]) -> str:
     torch.set_num_threads(1)
     os.environ[FAKE_GPUS] = "fake-0"
     scale = {"gpu": True, "launcher": "torchrun" if place.world > 1 else "plain", "workers": place.world}
-    settings = small_settings(**{**LANGUAGE, **sections, "scale": scale})
+    settings = small_settings(**sections, scale=scale)
     with patch.object(run_model, "convert_linears", partial(convert_linears, emulate=True)):
         return run_rank(RankTask(settings=settings, run_directory=Path(folder), attempt=0), place).weights_sha256
 
@@ -157,15 +146,8 @@ def _train(place: RankPlace, *, folder: str, sections: dict[str, dict[str, Any]]
 def train(folder: Path, *, ranks: int = 1, **sections: dict[str, Any]) -> str:
     """Train, or go on, in processes of their own with emulated 8-bit numbers; returns the hash of the exported weights."""
     folder.mkdir(exist_ok=True)
+    sections = {**LANGUAGE, "precision": {"mode": "fp8"}, **sections}
     return on_ranks(ranks, _train, folder=str(folder), sections=sections)[0]
-
-
-def losses(run: Path) -> Tensor:
-    """Of every step of a run."""
-    return torch.tensor([one.loss for one in steps_of(run)])
-
-
-FP8: dict[str, Any] = {"mode": "fp8"}
 
 
 @pytest.fixture(scope="module")
@@ -173,15 +155,15 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of a run `bf16` and a run `fp8`, each of one process."""
     folder = tmp_path_factory.mktemp("runs")
     train(folder / "bf16", precision={"mode": "bf16"})
-    train(folder / "fp8", precision=FP8)
+    train(folder / "fp8")
     return folder
 
 
 def test_twenty_steps_stay_near_those_in_bf16(runs: Path) -> None:
-    exact, rounded = losses(runs / "bf16"), losses(runs / "fp8")
-    assert len(rounded) == STEPS
-    torch.testing.assert_close(rounded, exact, rtol=BAND, atol=0)
-    assert not torch.equal(rounded, exact), "nothing was computed in fp8"
+    exact, rounded = losses_of(runs / "bf16"), losses_of(runs / "fp8")
+    assert len(rounded) == 20
+    assert rounded == pytest.approx(exact, rel=BAND)
+    assert rounded != exact, "nothing was computed in fp8"
     assert rounded[-1] < rounded[0]
     [notice] = [one.message for one in select(read_all(runs / "fp8"), Notice) if "fp8" in one.message]
     assert notice == "precision.mode=fp8: 8 linear layers multiply in fp8, 1 in bf16"
@@ -198,11 +180,10 @@ def test_checkpoints_and_the_export_have_the_tensors_of_bf16(runs: Path) -> None
 
 
 def test_a_run_that_is_stopped_and_resumed_ends_in_the_same_weights(runs: Path, tmp_path: Path) -> None:
-    train(tmp_path / "parted", precision=FP8, loop={**LANGUAGE["loop"], "max_steps": 7})
-    train(tmp_path / "parted", precision=FP8)
+    train(tmp_path / "parted", loop={**LANGUAGE["loop"], "max_steps": 7})
+    train(tmp_path / "parted")
     assert select(read_all(tmp_path / "parted"), Restored)[0].step == 7
-    expected, found = (load_file(run / "model" / "model.safetensors") for run in (runs / "fp8", tmp_path / "parted"))
-    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    torch.testing.assert_close(exported(tmp_path / "parted"), exported(runs / "fp8"), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(
@@ -216,7 +197,6 @@ def test_a_run_that_is_stopped_and_resumed_ends_in_the_same_weights(runs: Path, 
 def test_two_ranks_of_each_strategy_stay_near_bf16_with_weights_in_float32(
     runs: Path, tmp_path: Path, strategy: dict[str, Any], compute: dict[str, Any]
 ) -> None:
-    train(tmp_path / "two", ranks=2, precision=FP8, strategy=strategy, compute=compute)
-    torch.testing.assert_close(losses(tmp_path / "two"), losses(runs / "bf16"), rtol=BAND, atol=0)
-    weights = load_file(tmp_path / "two" / "model" / "model.safetensors")
-    assert {one.dtype for one in weights.values()} == {torch.float32}
+    train(tmp_path / "two", ranks=2, strategy=strategy, compute=compute)
+    assert losses_of(tmp_path / "two") == pytest.approx(losses_of(runs / "bf16"), rel=BAND)
+    assert {one.dtype for one in exported(tmp_path / "two").values()} == {torch.float32}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal
 
 import pytest
 import torch
@@ -24,20 +23,6 @@ from training.optim import (
 )
 
 PEAK = 0.4
-
-schedules = st.builds(
-    ScheduleSettings,
-    name=st.sampled_from(["constant", "step", "cosine"]),
-    warmup_steps=st.integers(0, 30),
-    step_epochs=st.integers(1, 4),
-    gamma=st.floats(0.01, 1),
-    final_fraction=st.floats(0, 1),
-) | st.builds(
-    ScheduleSettings,
-    name=st.just("one_cycle"),
-    final_fraction=st.floats(0, 1),
-    rise_fraction=st.floats(0.01, 0.99),
-)
 
 
 def network() -> nn.Sequential:
@@ -173,17 +158,6 @@ def test_one_cycle_equals_one_cycle_lr(total: int, rise: float, final: float) ->
     )
     settings = ScheduleSettings(name="one_cycle", rise_fraction=rise, final_fraction=final)
     assert rates(settings, total_steps=total + 1)[:total] == pytest.approx(expected, rel=1e-12, abs=1e-12)
-
-
-@given(settings=schedules, total=st.integers(1, 200))
-def test_every_rate_lies_between_zero_and_the_peak(settings: ScheduleSettings, total: int) -> None:
-    assert all(0 <= rate <= PEAK * (1 + 1e-12) for rate in rates(settings, total_steps=total))
-
-
-@pytest.mark.parametrize("name", ["cosine", "one_cycle"])
-def test_the_last_rate_is_near_the_final_fraction(name: Literal["cosine", "one_cycle"]) -> None:
-    settings = ScheduleSettings(name=name, final_fraction=0.05)
-    assert rates(settings, total_steps=1000)[-1] == pytest.approx(0.05 * PEAK, rel=1e-3)
 
 
 def test_a_step_outside_the_run_fails_an_assertion() -> None:

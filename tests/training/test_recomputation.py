@@ -13,17 +13,14 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
-from tests.training.launch.ranks import on_ranks
-from tests.training.runs import run_alone, small_settings
+from tests.training.runs import LANGUAGE, run_alone, small_settings, train
 from training.config.schema import ComputeSettings, ModelSettings
 from training.data.types import SampleSpec
 from training.errors import SettingsError
-from training.launch.task import RankPlace, RankTask
 from training.models.options import TransformerOptions
 from training.models.registry import build_model
 from training.models.transformer import transformer
 from training.recomputation import recompute_blocks
-from training.worker import run_rank
 
 MODES = ("full", "selective")
 TOKENS = SampleSpec(shape=(64,), outputs=32, vocabulary=32, is_sequence=True)
@@ -72,19 +69,10 @@ def test_selective_computes_no_matrix_product_or_attention_again() -> None:
     assert off == selective < full
 
 
-def test_a_model_without_blocks_is_refused() -> None:
-    with pytest.raises(SettingsError, match=r"model\.name=mlp has no blocks"):
-        recompute_blocks(nn.Sequential(nn.Linear(2, 2), nn.ReLU()), "full", model="mlp")
-
-
 def test_dropout_and_batch_norm_end_in_the_same_bits(tmp_path: Path) -> None:
     """The small CNN has batch norm in its blocks; the transformer has dropout in them."""
-    language: dict[str, dict[str, Any]] = {
-        "model": {"name": "transformer", "options": {"width": 32, "layers": 2, "heads": 2, "dropout": 0.2}},
-        "data": {"dataset": "python_reference", "options": {"length": 32}},
-        "objective": {"name": "language_modelling"},
-    }
-    for name, sections in (("cnn", {}), ("language", language)):
+    model = {"name": "transformer", "options": {"width": 32, "layers": 2, "heads": 2, "dropout": 0.2}}
+    for name, sections in (("cnn", {}), ("language", {**LANGUAGE, "model": model})):
         recipe = {**sections, "loop": {"max_steps": 6, "global_batch": 16}}
         plain = run_alone(small_settings(**recipe), tmp_path / name)
         for mode in MODES:
@@ -92,29 +80,16 @@ def test_dropout_and_batch_norm_end_in_the_same_bits(tmp_path: Path) -> None:
             assert run_alone(settings, tmp_path / f"{name}-{mode}").weights_sha256 == plain.weights_sha256, mode
 
 
-def _rank(place: RankPlace, *, folder: str, compute: dict[str, Any], strategy: str) -> str:
-    torch.set_num_threads(1)
-    settings = small_settings(
-        compute=compute,
-        strategy={"name": strategy},
-        loop={"max_steps": 6, "accumulation": 2},
-        scale={"launcher": "torchrun", "workers": place.world},
-    )
-    return run_rank(RankTask(settings=settings, run_directory=Path(folder), attempt=0), place).weights_sha256
-
-
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp2"])
 def test_each_strategy_ends_in_the_same_bits(tmp_path: Path, strategy: str) -> None:
-    hashes = set[str]()
-    for mode in ("off", *MODES):
-        (tmp_path / mode).mkdir()
-        compute = {"activation_checkpointing": mode}
-        hashes.add(on_ranks(2, _rank, folder=str(tmp_path / mode), compute=compute, strategy=strategy)[0])
+    recipe: dict[str, dict[str, Any]] = {"strategy": {"name": strategy}, "loop": {"max_steps": 6, "accumulation": 2}}
+    modes = ("off", *MODES)
+    hashes = {train(tmp_path / mode, 2, **recipe, compute={"activation_checkpointing": mode}) for mode in modes}
     assert len(hashes) == 1
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("name", ["resnet18", "resnet50", "simple_cnn"])
+@pytest.mark.parametrize("name", ["resnet18", "simple_cnn"])
 def test_convolutional_blocks_have_the_same_gradients(name: str, mode: Literal["full", "selective"]) -> None:
     """Their activations are changed in place, which must not reach a result that is kept."""
     spec = SampleSpec(shape=(3, 32, 32), outputs=4)
@@ -131,11 +106,10 @@ def test_convolutional_blocks_have_the_same_gradients(name: str, mode: Literal["
     torch.testing.assert_close(dict(recomputed.named_buffers()), dict(plain.named_buffers()), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize(("switch", "mode"), [(True, "full"), (False, "off")])
-def test_settings_of_an_earlier_release_keep_their_meaning(switch: bool, mode: str) -> None:  # noqa: FBT001
-    assert ComputeSettings.model_validate({"activation_checkpointing": switch}).activation_checkpointing == mode
-
-
-def test_selective_is_refused_of_compiled_steps() -> None:
+def test_settings_of_an_earlier_release_keep_their_meaning_and_useless_ones_are_refused() -> None:
+    for switch, mode in ((True, "full"), (False, "off")):
+        assert ComputeSettings.model_validate({"activation_checkpointing": switch}).activation_checkpointing == mode
     with pytest.raises(ValidationError, match="activation_checkpointing=selective has no use with compile=default"):
         ComputeSettings(activation_checkpointing="selective", compile="default")
+    with pytest.raises(SettingsError, match=r"model\.name=mlp has no blocks"):
+        recompute_blocks(nn.Sequential(nn.Linear(2, 2), nn.ReLU()), "full", model="mlp")

@@ -110,27 +110,14 @@ def gradient_of_mean(model: nn.Module, samples: Batch, *, divisor: int) -> Tenso
     return torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss, list(model.parameters()))])
 
 
-def test_the_sums_are_those_over_the_samples_of_all_micro_batches_that_count() -> None:
+def test_sums_and_gradient_are_those_of_the_samples_of_all_micro_batches_that_count() -> None:
     model, whole = linear(), batch(0, 8)
+    expected, before = gradient_of_mean(model, whole, divisor=8), weights(model)
     logits = model(whole.inputs).detach()
     result = run_step(model, batch(0, 5, rows=7), batch(5, 3))
     assert result.samples == 8
     assert result.loss_sum == pytest.approx(float(cross_entropy(logits, whole.targets, reduction="sum")), rel=1e-6)
     assert result.sums == [result.loss_sum, int((logits.argmax(dim=1) == whole.targets).sum())]
-
-
-def test_padding_rows_do_not_reach_the_gradient() -> None:
-    padded, alone = linear(), linear()
-    run_step(padded, batch(0, 4, rows=8))
-    run_step(alone, batch(0, 4))
-    torch.testing.assert_close(weights(padded), weights(alone))
-    assert not torch.equal(weights(alone), weights(linear()))
-
-
-def test_accumulated_micro_batches_make_the_gradient_of_the_mean_over_all_samples() -> None:
-    model = linear()
-    expected, before = gradient_of_mean(model, batch(0, 8), divisor=8), weights(model)
-    result = run_step(model, batch(0, 5), batch(5, 3))
     torch.testing.assert_close(before - weights(model), expected)
     assert result.gradient_norm == pytest.approx(float(expected.norm()), rel=1e-6)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from tests.training.launch.ranks import on_ranks
+from tests.training.runs import in_group
 from training.launch.task import RankPlace
-from training.process_group import process_group
 from training.step_reducer import WINDOW_SECONDS, RankUsage, StepReducer, StepSums, Window
 
 ALONE = RankPlace(rank=0, world=1, local_rank=0, local_world=1, master_address="", master_port=0)
@@ -26,8 +26,7 @@ def _add(reducer: StepReducer, place: RankPlace, step: int, *, seconds: float = 
 
 def _windows(place: RankPlace, *, lengths: list[int], votes: list[bool]) -> list[Window]:
     """Windows of the given lengths; the last rank votes at their ends."""
-    torch.set_num_threads(1)
-    with process_group(place, gpu=False, timeout_seconds=120):
+    with in_group(place):
         reducer = StepReducer(rank=place.rank, world=place.world, device=torch.device("cpu"))
         found = []
         step = 0
@@ -41,8 +40,7 @@ def _windows(place: RankPlace, *, lengths: list[int], votes: list[bool]) -> list
 
 def _steps_until_due(place: RankPlace, *, step_seconds: list[float]) -> list[int]:
     """Lengths of successive windows for their steps' seconds; other ranks than 0 report a hundred times that."""
-    torch.set_num_threads(1)
-    with process_group(place, gpu=False, timeout_seconds=120):
+    with in_group(place):
         reducer = StepReducer(rank=place.rank, world=place.world, device=torch.device("cpu"))
         lengths = []
         for seconds in step_seconds:
@@ -78,8 +76,7 @@ def test_two_ranks_read_the_same_sums_seconds_and_votes_of_each_step() -> None:
 
 def _asked(place: RankPlace, *, numbers: list[int]) -> list[int]:
     """What the ranks asked of each other in a window: rank r for its numbers times r + 1."""
-    torch.set_num_threads(1)
-    with process_group(place, gpu=False, timeout_seconds=120):
+    with in_group(place):
         reducer = StepReducer(rank=place.rank, world=place.world, device=torch.device("cpu"))
         _add(reducer, place, 1)
         return reducer.reduce(wants_stop=False, asks=[number * (place.rank + 1) for number in numbers]).asked

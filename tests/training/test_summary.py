@@ -38,11 +38,8 @@ def test_a_run_of_this_machine_names_the_commands_that_read_its_folder(
 
 def test_a_job_names_only_commands_that_its_user_can_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(RUN_ARGUMENTS_VARIABLE, "ENV=prod JOB=digits TEAM=research")
-    run = RunDirectory(tmp_path / "digits")
-    lines = _lines(run, _AWAY)
-    assert lines["events"] == f"{run.path}/events.jsonl"
+    lines = _lines(RunDirectory(tmp_path / "digits"), _AWAY)
     resume = "make resume ENV=prod JOB=digits TEAM=research"
+    assert lines["events"] == f"{tmp_path}/digits/events.jsonl"
     assert lines["MLflow"] == f"incomplete: connection refused; {resume} sends the rest"
     assert lines["resume"] == resume
-    tracked = DeliveryReport(is_complete=True, uri="http://mlflow:5000", run_id="f9", model="")
-    assert _lines(run, tracked)["MLflow"] == "run f9 in http://mlflow:5000"

@@ -11,13 +11,10 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from observability.runlog import Evaluated, read_all, select
-from tests.training.launch.ranks import on_ranks
-from tests.training.runs import run_alone, small_settings
+from tests.training.runs import exported, run_alone, small_settings, train
 from training.checkpoint.store import committed_steps
 from training.errors import ResumeMismatchError
-from training.launch.task import RankPlace, RankTask
 from training.weight_average import WeightAverage
-from training.worker import run_rank
 
 DECAY = 0.9
 
@@ -110,8 +107,8 @@ def test_evaluations_and_the_exported_model_have_the_average_and_training_goes_o
     trained, average = (load_file(saved["ema"] / f"{name}.safetensors") for name in ("model", "ema"))
     for name, value in load_file(saved["plain"] / "model.safetensors").items():
         assert torch.equal(value, trained[name]), "the average must not change what is trained"
-    exported = load_file(tmp_path / "ema" / "model" / "model.safetensors")
-    assert {name for name in average if torch.equal(average[name], exported[name])} == average.keys()
+    final = exported(tmp_path / "ema")
+    assert {name for name in average if torch.equal(average[name], final[name])} == average.keys()
     first, second = ([one.loss for one in select(read_all(tmp_path / name), Evaluated)] for name in ("plain", "ema"))
     assert len(first) == len(second) == 3
     assert all(one != other for one, other in zip(first, second, strict=True))
@@ -143,23 +140,10 @@ def test_an_average_that_is_switched_on_later_starts_from_the_trained_weights(tm
         torch.testing.assert_close(value, decay * before[name] + (1 - decay) * trained[name])
 
 
-def _train(place: RankPlace, *, folder: str) -> str:
-    torch.set_num_threads(1)
-    settings = small_settings(
-        ema={"decay": DECAY}, loop={"max_steps": 8}, scale={"launcher": "torchrun", "workers": place.world}
-    )
-    return run_rank(RankTask(settings=settings, run_directory=Path(folder), attempt=0), place).weights_sha256
-
-
 def test_two_ranks_evaluate_and_export_the_same_average(tmp_path: Path) -> None:
     """Batch norm's statistics differ between the ranks; those of rank 0 count."""
     run = tmp_path / "run"
-    run.mkdir()
-    exported, _ = on_ranks(2, _train, folder=str(run))
-    assert exported
-    model, average = (
-        load_file(file) for file in (run / "model" / "model.safetensors", _checkpoint(run, 8) / "ema.safetensors")
-    )
+    assert train(run, 2, ema={"decay": DECAY}, loop={"max_steps": 8})
+    model, average = exported(run), load_file(_checkpoint(run, 8) / "ema.safetensors")
     assert all(torch.equal(model[name], value) for name, value in average.items())
-    evaluated = [one.metrics for one in select(read_all(run), Evaluated) if one.split == "test"]
-    assert len(evaluated) == 1
+    assert len([one for one in select(read_all(run), Evaluated) if one.split == "test"]) == 1

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -20,8 +19,6 @@ from training.checkpoint.stateful import StateRegistry
 from training.checkpoint.store import CheckpointStore
 from training.checkpoint.writer import AsyncCheckpointer
 from training.config.schema import StrategySettings
-from training.launch.task import RankPlace
-from training.process_group import process_group
 from training.strategies.fully_sharded import FullySharded
 from training.strategies.single_process import SingleProcess
 from training.weight_average import WeightAverage
@@ -75,15 +72,6 @@ class ShardedRun:
         """Copies of all tensors by file and name, on rank 0. A collective."""
         files = self.states().collect().tensors
         return {f"{file}:{name}": t.detach().clone() for file, named in files.items() for name, t in named.items()}
-
-
-@contextmanager
-def ranks(place: RankPlace) -> Iterator[None]:
-    """A process group whose ranks end together."""
-    torch.set_num_threads(1)
-    with process_group(place, gpu=False, timeout_seconds=120):
-        yield
-        dist.barrier()
 
 
 def writer_of(

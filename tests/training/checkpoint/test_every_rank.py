@@ -21,11 +21,11 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from tests.engines.small_disk import small_disk as mounted
 from tests.limits import files_up_to
 from tests.training.checkpoint.parts import IDENTITY, assert_same, checkpointer, progress
-from tests.training.checkpoint.sharded import CPU, ShardedRun, keep_reference, ranks, wait_until, writer_of
+from tests.training.checkpoint.sharded import ShardedRun, keep_reference, wait_until, writer_of
 from tests.training.launch.ranks import on_ranks
+from tests.training.runs import in_group
 from training.checkpoint import weights
 from training.checkpoint.manifest import SHARDED_FORMAT
-from training.checkpoint.ranks import EveryRank
 from training.checkpoint.state import ModelState
 from training.checkpoint.stateful import StateRegistry
 from training.checkpoint.storage import LocalStorage
@@ -41,7 +41,7 @@ HSDP = StrategySettings(name="hsdp", replicas=2)
 
 
 def _save(place: RankPlace, folder: Path, settings: StrategySettings) -> None:
-    with ranks(place):
+    with in_group(place):
         run = ShardedRun(settings)
         with writer_of(local_store(folder)) as writer:
             for _ in range(2):
@@ -115,7 +115,7 @@ def test_a_module_and_one_file_are_made_of_the_weights_of_a_checkpoint(
 
 def _resume(place: RankPlace, folder: Path, step: int, settings: StrategySettings) -> bool:
     """Whether the tensors of a checkpoint are in the ranks, after a restart with other weights."""
-    with ranks(place):
+    with in_group(place):
         run = ShardedRun(settings, seed=1)
         run.states().restore(local_store(folder).open(step, IDENTITY), shards_state=True)
         keep_reference(run, folder / f"resumed-{settings.name}.safetensors")
@@ -176,7 +176,7 @@ class _Slow(LocalStorage):
 
 
 def _slow_disk(place: RankPlace, folder: Path) -> list[tuple[int, tuple[int, ...]]]:
-    with ranks(place):
+    with in_group(place):
         gate = folder.parent / "gate"
         run = ShardedRun(FSDP2)
         storage = _Slow(folder, writes_after=gate if place.rank == 1 else None)
@@ -201,7 +201,7 @@ def test_all_ranks_replace_the_same_snapshots_while_one_writes_slowly(tmp_path: 
 
 def _slow_pruning(place: RankPlace, folder: Path) -> list[tuple[int, tuple[int, ...]]]:
     """Rank 0 still removes old checkpoints when rank 1 begins the next one: of step 2 rank 0's snapshot waits, rank 1's does not."""
-    with ranks(place):
+    with in_group(place):
         gate = folder.parent / "gate"
         storage = _Slow(folder)
         run = ShardedRun(FSDP2)
@@ -231,7 +231,7 @@ def test_a_step_that_some_ranks_have_begun_to_write_is_written_by_all(tmp_path: 
 
 def _small_files(place: RankPlace, folder: Path) -> tuple[str, list[int]]:
     """Rank 1 may not write files of this size; returns what this rank's error says, and the steps of a later success."""
-    with ranks(place):
+    with in_group(place):
         run = ShardedRun(FSDP2)
         with writer_of(local_store(folder)) as writer:
             run.train()
@@ -256,7 +256,7 @@ def test_a_rank_that_cannot_write_fails_the_checkpoint_on_all_ranks_by_its_name(
 
 def _full_disk(place: RankPlace, disk: Path) -> Failure:
     """The failure of a save to a full disk, after one that fitted, and before one that fits again."""
-    with ranks(place):
+    with in_group(place):
         run, store, ballast = ShardedRun(FSDP2), local_store(disk / "checkpoints"), disk / "ballast"
         with writer_of(store) as writer:
             run.train()
@@ -286,7 +286,7 @@ def test_on_a_full_disk_all_ranks_fail_as_one_and_the_older_checkpoint_stays(tmp
 
 
 def _late(place: RankPlace, folder: Path) -> str:
-    with ranks(place):
+    with in_group(place):
         run = ShardedRun(FSDP2)
         run.train()
         gate = folder.parent / "gate"
@@ -318,7 +318,7 @@ class _Stages:
 
 
 def _stage(place: RankPlace, folder: Path) -> tuple[bool, str]:
-    with ranks(place):
+    with in_group(place):
         stage = _Stages(place.rank)
         with writer_of(local_store(folder)) as writer:
             writer.save(progress(1), stage.states(), metric=None, final=True)
@@ -339,22 +339,3 @@ def test_ranks_may_have_different_tensors_but_no_tensor_is_left(tmp_path: Path) 
     whole = _Stages(0, 1)
     whole.states().restore(local_store(tmp_path).open(1, IDENTITY))
     assert_same(dict(whole.module.state_dict()), read_whole(local_store(tmp_path).path(1)))
-
-
-def _bytes_of_a_save(place: RankPlace) -> tuple[int, int]:
-    """The bytes that this rank copies to write them, and those of the whole state."""
-    with ranks(place):
-        run = ShardedRun(FSDP2)
-        run.train()
-        own, _ = EveryRank(CPU).collect(run.states(), is_waiting=False)
-        whole = run.whole()
-        return (
-            sum(value.nbytes for named in own.tensors.values() for value in named.values()),
-            sum(value.nbytes for value in whole.values()),
-        )
-
-
-def test_a_rank_copies_no_more_than_its_part() -> None:
-    (first, whole), (second, _) = on_ranks(2, _bytes_of_a_save)
-    assert first + second == whole
-    assert second < whole / 2 < first < 0.65 * whole  # rank 0 also has the buffers, and the larger of the uneven parts

@@ -9,8 +9,8 @@ import pytest
 
 from tests.limits import files_up_to
 from tests.training.checkpoint.parts import IDENTITY, SmallRun, progress
-from tests.training.checkpoint.sharded import ranks
 from tests.training.launch.ranks import on_ranks
+from tests.training.runs import in_group
 from training.checkpoint.memory import RankMemory
 from training.launch.task import RankPlace
 
@@ -30,7 +30,7 @@ def chosen(
     place: RankPlace, folder: Path, *, steps: tuple[int | None, ...], committed: int = -1, full: int | None = None
 ) -> tuple[int, int] | None:
     """Step and source of the state that a rank finds; `steps` is what each rank has, `full` a rank that cannot write it."""
-    with ranks(place):
+    with in_group(place):
         memory = memory_of(folder / str(place.rank), step=steps[place.rank])
         with files_up_to(16) if place.rank == full else nullcontext():
             found = memory.newest(IDENTITY, committed=committed if place.rank == 0 else -1)

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
 from torch import nn
 
-from tests.training.checkpoint.parts import IDENTITY, SmallRun, Values, assert_same, checkpointer, progress
+from tests.training.checkpoint.parts import IDENTITY, SmallRun, Values, checkpointer, progress
 from training.checkpoint.stateful import Stateful, StateRegistry
-from training.checkpoint.store import VerifiedCheckpoint, bytes_writer, local_store
+from training.checkpoint.store import VerifiedCheckpoint, local_store
 from training.errors import ResumeMismatchError
 
 
@@ -109,43 +108,3 @@ def test_a_name_is_a_lower_case_identifier_that_is_registered_once() -> None:
     for name in ("", "Ema", "../ema", "ema-1", "1ema"):
         with pytest.raises(ValueError, match=f"state {name!r} of Values: a name matches"):
             registry.register(name, Values())
-
-
-def write_as_version_0_1(directory: Path, run: SmallRun) -> VerifiedCheckpoint:
-    """A checkpoint in the layout from before states had names, written without the code for states."""
-    state = {
-        "extra": {"best_metrics": [0.97]},
-        "optimizer": "AdamW",
-        "precision": {"scale": 512.0, "_growth_tracker": 3},
-        "progress": {"epoch": 1, "samples": 64 * run.step, "step": run.step, "step_in_epoch": run.step},
-    }
-    moments = {
-        f"{key}/{name}": value
-        for name, parameter in run.model.named_parameters()
-        for key, value in run.optimizer.state[parameter].items()
-    }
-    store = local_store(directory)
-    store.commit(
-        step=run.step,
-        identity=IDENTITY,
-        metric=None,
-        files={
-            "model.safetensors": lambda path: save_file(run.model.state_dict(), path),
-            "optimizer.safetensors": lambda path: save_file(moments, path),
-            "state.json": bytes_writer(json.dumps(state).encode()),
-        },
-        expected_bytes=0,
-    )
-    return store.open(run.step, IDENTITY)
-
-
-def test_a_run_resumes_bit_for_bit_from_a_checkpoint_of_version_0_1(tmp_path: Path) -> None:
-    uninterrupted, resumed = SmallRun(), SmallRun(seed=1)
-    uninterrupted.train(5)
-    precision, best = Values(), Values(metrics=[])
-    assert resumed.load(write_as_version_0_1(tmp_path, uninterrupted), precision=precision, best_metrics=best) == []
-    uninterrupted.train(5)
-    resumed.train(5)
-    assert_same(resumed.tensors(), uninterrupted.tensors())
-    assert precision.state == {"scale": 512.0, "_growth_tracker": 3}
-    assert best.state == {"metrics": [0.97]}

@@ -14,12 +14,12 @@ from torch.optim import SGD
 
 from tests.training.communication.test_wire import CPU, network, sent_bytes
 from tests.training.launch.ranks import on_ranks
+from tests.training.runs import in_group
 from training.communication import wire
 from training.communication.nodes import BETWEEN, ranks_per_node
 from training.config.schema import CommunicationSettings, TrainingSettings
 from training.errors import SettingsError
 from training.launch.task import RankPlace
-from training.process_group import process_group
 from training.strategies.build import build_strategy
 from training.strategies.data_parallel import DataParallel
 
@@ -40,8 +40,7 @@ class Found:
 
 def _gradients(place: RankPlace) -> dict[str, Found]:
     os.environ["TORCH_FR_BUFFER_SIZE"] = "1000"
-    torch.set_num_threads(1)
-    with process_group(place, gpu=False, timeout_seconds=120):
+    with in_group(place):
         return {hook: _of_hook(place, hook) for hook in HOOKS}
 
 
@@ -98,7 +97,7 @@ def _started(place: RankPlace, *, nodes: list[int]) -> tuple[int, str]:
     starts = [sum(nodes[:index]) for index in range(len(nodes))]
     start, size = next((s, n) for s, n in zip(starts, nodes, strict=True) if s <= place.rank < s + n)
     started = replace(place, local_rank=place.rank - start, local_world=size)
-    with process_group(place, gpu=False, timeout_seconds=120):
+    with in_group(place):
         try:
             return ranks_per_node(CommunicationSettings(hierarchical=True), started, CPU), ""
         except SettingsError as refused:

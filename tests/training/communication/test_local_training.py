@@ -11,17 +11,16 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim import SGD
 
 from tests.training.communication.test_wire import CPU, network, sent_bytes
 from tests.training.launch.ranks import on_ranks
+from tests.training.runs import in_group
 from training.config.schema import CommunicationSettings, PrecisionSettings
 from training.errors import NonFiniteLossError
 from training.launch.task import RankPlace
 from training.precision import Precision
-from training.process_group import process_group
 from training.strategies.data_parallel import DataParallel
 from training.strategies.local_training import LocalTraining
 
@@ -83,13 +82,10 @@ def train(place: RankPlace, settings: CommunicationSettings, *, steps: int, memo
 
 def _all(place: RankPlace, sections: list[dict[str, Any]], *, steps: int) -> list[Trained]:
     os.environ["TORCH_FR_BUFFER_SIZE"] = "2000"
-    torch.set_num_threads(1)
-    with process_group(place, gpu=False, timeout_seconds=120):
-        found = [
+    with in_group(place):
+        return [
             train(place, CommunicationSettings(**one), steps=steps, memory=torch.contiguous_format) for one in sections
         ]
-        dist.barrier()
-        return found
 
 
 @pytest.fixture(scope="module")
@@ -185,8 +181,7 @@ def _after_two_steps(start: Array, rank: int, steps_before: int) -> Array:
 
 def _diverged(place: RankPlace) -> str:
     """What a rank says after a step in which rank 1 has no finite gradient."""
-    torch.set_num_threads(1)
-    with process_group(place, gpu=False, timeout_seconds=120):
+    with in_group(place):
         settings = CommunicationSettings(start_step=0, local_steps=4)
         strategy = LocalTraining(network(), sgd, device=CPU, communication=settings)
         strategy.start_step(1, scale=1.0)
@@ -196,7 +191,6 @@ def _diverged(place: RankPlace) -> str:
             strategy.update(Precision(PrecisionSettings(), CPU), None)
         except NonFiniteLossError as error:
             message = str(error)
-        dist.barrier()
         return message
 
 
@@ -208,11 +202,9 @@ def test_a_rank_that_diverges_alone_says_so_without_its_peers() -> None:
 
 def _channels_last(place: RankPlace) -> None:
     """`train` compares the memory order."""
-    torch.set_num_threads(1)
-    with process_group(place, gpu=False, timeout_seconds=120):
+    with in_group(place):
         settings = CommunicationSettings(start_step=0, local_steps=2)
         train(place, settings, steps=3, memory=torch.channels_last)
-        dist.barrier()
 
 
 def test_averaged_weights_keep_their_memory_order() -> None:

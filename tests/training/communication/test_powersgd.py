@@ -12,12 +12,12 @@ from torch.optim import SGD
 
 from tests.training.communication.test_wire import CPU, POWERSGD, backward, distributed
 from tests.training.launch.ranks import on_ranks
+from tests.training.runs import in_group
 from training.checkpoint.sharding import whole
 from training.communication.powersgd import PowerSgd
 from training.config.schema import CommunicationSettings
 from training.errors import SettingsError
 from training.launch.task import RankPlace
-from training.process_group import process_group
 from training.strategies.data_parallel import DataParallel
 
 Array = npt.NDArray[np.float32]
@@ -44,8 +44,7 @@ def do_step(
 
 def _gradients_with_a_skipped_step(place: RankPlace, *, bad_step: int | None) -> tuple[list[Array], dict[str, Array]]:
     """The gradients of the last step, and the errors of all ranks on rank 0."""
-    torch.set_num_threads(1)
-    with process_group(place, gpu=False, timeout_seconds=120):
+    with in_group(place):
         strategy, found = distributed(SETTINGS, undoes=True)
         assert found is not None
         for step in range(1, STEPS + 1):
@@ -56,7 +55,6 @@ def _gradients_with_a_skipped_step(place: RankPlace, *, bad_step: int | None) ->
         state = {
             key: whole(value).numpy().copy() for key, value in found.state_dict().items() if isinstance(value, Tensor)
         }
-        dist.barrier()
         return last, state
 
 
@@ -74,13 +72,10 @@ def test_a_step_with_an_infinite_gradient_leaves_the_errors_as_they_were() -> No
 
 
 def _gradients_of_scales(place: RankPlace, *, scales: list[float]) -> list[list[Array]]:
-    torch.set_num_threads(1)
-    with process_group(place, gpu=False, timeout_seconds=120):
+    with in_group(place):
         strategy, found = distributed(SETTINGS)
         assert found is not None
-        gradients = [do_step(place, strategy, found, step, scale=scale) for step, scale in enumerate(scales, 1)]
-        dist.barrier()
-        return gradients
+        return [do_step(place, strategy, found, step, scale=scale) for step, scale in enumerate(scales, 1)]
 
 
 def test_errors_follow_the_scale_of_the_loss() -> None:
@@ -93,7 +88,7 @@ def test_errors_follow_the_scale_of_the_loss() -> None:
 
 def _mean_error(place: RankPlace) -> None:
     """Every rank loads what three ranks have saved."""
-    with process_group(place, gpu=False, timeout_seconds=120):
+    with in_group(place):
         _, found = distributed(SETTINGS)
         assert found is not None
         of_three = torch.arange(3.0)[:, None, None].expand(3, 48, 32)
@@ -109,8 +104,7 @@ def test_state_of_another_number_of_ranks_is_loaded_as_its_mean() -> None:
 
 def _channels_last(place: RankPlace) -> None:
     """The error of a convolution has the order of its weight, whatever the memory order of the gradient."""
-    torch.set_num_threads(1)
-    with process_group(place, gpu=False, timeout_seconds=120):
+    with in_group(place):
         errors = []
         for memory in (torch.contiguous_format, torch.channels_last):
             torch.manual_seed(0)
@@ -144,7 +138,7 @@ class _WithScalar(nn.Module):
 
 
 def _refusal(place: RankPlace) -> str:
-    with process_group(place, gpu=False, timeout_seconds=120):
+    with in_group(place):
         powersgd = PowerSgd(SETTINGS, seed=0, undoes=False)
         with pytest.raises(SettingsError) as refused:
             DataParallel(
@@ -154,7 +148,6 @@ def _refusal(place: RankPlace) -> str:
                 communication=SETTINGS,
                 powersgd=powersgd,
             )
-        dist.barrier()
         return str(refused.value)
 
 

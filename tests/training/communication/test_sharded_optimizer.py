@@ -6,16 +6,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pytest
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from tests.training.communication.test_wire import CPU, adam, network
 from tests.training.launch.ranks import on_ranks
+from tests.training.runs import in_group
 from training.config.schema import CommunicationSettings
 from training.launch.task import RankPlace
-from training.process_group import process_group
 from training.strategies.data_parallel import DataParallel
 
 Arrays = dict[str, npt.NDArray[np.float32]]
@@ -30,8 +28,7 @@ def _states(place: RankPlace, *, loaded: Arrays | None) -> tuple[Arrays, Arrays,
 
     Both have trained two steps, or have loaded a state.
     """
-    torch.set_num_threads(1)
-    with process_group(place, gpu=False, timeout_seconds=120):
+    with in_group(place):
         found = []
         for is_sharded in (False, True):
             settings = CommunicationSettings(shard_optimizer=is_sharded)
@@ -47,31 +44,17 @@ def _states(place: RankPlace, *, loaded: Arrays | None) -> tuple[Arrays, Arrays,
             found.append(arrays(state.state_dict()))
         local = strategy.optimizer.optim.state.values()  # type: ignore[attr-defined]
         kept = sum(value.numel() for moments in local for value in moments.values())
-        dist.barrier()
         return found[0], found[1], kept
 
 
-@pytest.fixture(scope="module")
-def two_steps() -> list[tuple[Arrays, Arrays, int]]:
-    """What each of two ranks has after two steps."""
-    return on_ranks(2, _states, loaded=None)
-
-
-def test_a_checkpoint_has_the_state_that_plain_ddp_would_have(two_steps: list[tuple[Arrays, Arrays, int]]) -> None:
-    plain, sharded, _ = two_steps[0]
-    assert plain.keys() == sharded.keys()
-    torch.testing.assert_close(sharded, plain, rtol=0, atol=0)
-
-
-def test_each_rank_keeps_about_its_share(two_steps: list[tuple[Arrays, Arrays, int]]) -> None:
-    """The largest weight has three quarters of the values, and is not divided."""
-    kept = [one for *_, one in two_steps]
-    plain, *_ = two_steps[0]
+def test_a_checkpoint_has_the_state_of_plain_ddp_of_which_each_rank_keeps_about_its_share() -> None:
+    """The largest weight has three quarters of the values, and is not divided. Another number of ranks loads it bit for bit."""
+    ranks = on_ranks(2, _states, loaded=None)
+    plain, saved, _ = ranks[0]
+    assert plain.keys() == saved.keys()
+    torch.testing.assert_close(saved, plain, rtol=0, atol=0)
+    kept = [one for *_, one in ranks]
     assert sum(kept) == sum(value.size for value in plain.values())
     assert max(kept) <= 2 * (32 * 576 + 1)
-
-
-def test_another_number_of_ranks_loads_the_state_bit_for_bit(two_steps: list[tuple[Arrays, Arrays, int]]) -> None:
-    _, saved, _ = two_steps[0]
-    _, sharded, _ = on_ranks(3, _states, loaded=saved)[0]
-    torch.testing.assert_close(sharded, saved, rtol=0, atol=0)
+    _, loaded, _ = on_ranks(3, _states, loaded=saved)[0]
+    torch.testing.assert_close(loaded, saved, rtol=0, atol=0)

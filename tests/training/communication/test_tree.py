@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import pytest
 import torch
-import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.training.launch.ranks import on_ranks
+from tests.training.runs import in_group
 from training.communication import tree
 from training.communication.tree import TreeSum, tree_all_reduce, tree_sum
 from training.launch.task import RankPlace
-from training.process_group import process_group
 
 PARTS = 8
 SIZES = [0, 1, 2, 5, 4097]
@@ -57,13 +56,12 @@ def _sums(place: RankPlace, *, piece_bytes: int) -> list[Tensor]:
     torch.set_num_threads(1)
     tree._PIECE_BYTES = piece_bytes
     own = PARTS // place.world
-    with process_group(place, gpu=False, timeout_seconds=120):
+    with in_group(place):
         sums = []
         for size in SIZES:
             total = tree_sum(parts_of(size)[own * place.rank : own * (place.rank + 1)])
             tree_all_reduce(total)
             sums.append(total)
-        dist.barrier()  # gloo may abort if a rank leaves while its peer still communicates
         return sums
 
 
@@ -76,7 +74,7 @@ def test_every_rank_has_the_sum_of_one_process_bit_for_bit(world: int) -> None:
 
 
 def _of_three(place: RankPlace) -> str:
-    with process_group(place, gpu=False, timeout_seconds=120):
+    with in_group(place):
         with pytest.raises(ValueError, match="must be a power of two") as refused:
             tree_all_reduce(torch.zeros(3))
         return str(refused.value)

@@ -14,11 +14,11 @@ from torch._C._distributed_c10d import _dump_fr_trace_json
 from torch.optim import Optimizer
 
 from tests.training.launch.ranks import on_ranks
+from tests.training.runs import in_group
 from training.communication import wire
 from training.communication.powersgd import PowerSgd
 from training.config.schema import CommunicationSettings
 from training.launch.task import RankPlace
-from training.process_group import process_group
 from training.strategies.data_parallel import DataParallel
 
 CPU = torch.device("cpu")
@@ -89,9 +89,8 @@ def sent_bytes(*, group: str | None = None) -> int:
 def _bytes_of_a_step(place: RankPlace) -> dict[str, tuple[int, int]]:
     """Bytes of a rank's all-reduces in a step, counted and computed, by hook."""
     os.environ["TORCH_FR_BUFFER_SIZE"] = "2000"
-    torch.set_num_threads(1)
     found = {}
-    with process_group(place, gpu=False, timeout_seconds=120):
+    with in_group(place):
         for hook, sections in HOOKS.items():
             settings = CommunicationSettings(bucket_megabytes=0.02, **sections)
             strategy, powersgd = distributed(settings)

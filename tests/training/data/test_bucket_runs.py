@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from observability.runlog import Notice, TrainingStarted, read_all, select
+from observability.runlog import Notice, Phase, TrainingStarted, read_all, select
 from tests.engines.s3 import S3Api
 from tests.platform_charts.images.data_sync.bucket import Bucket, new_bucket
 from tests.training.data import test_parquet, test_tar_shards
 from tests.training.data.test_cache import contents
-from tests.training.runs import run_alone, small_settings, steps_of
+from tests.training.runs import losses_of, run_alone, small_settings
 from training.config.schema import TrainingSettings
 
 
@@ -88,10 +88,9 @@ def test_a_run_on_a_bucket_equals_the_run_on_the_files_that_were_uploaded(
     # The second run finds the copy, and what the first one has written beside it.
     for name in ("copied", "found"):
         assert run_alone(in_bucket, tmp_path / "runs" / name) == expected
-        assert [one.loss for one in steps_of(tmp_path / "runs" / name)] == [
-            one.loss for one in steps_of(tmp_path / "runs" / "local")
-        ]
+        assert losses_of(tmp_path / "runs" / name) == losses_of(tmp_path / "runs" / "local")
     starts = [select(read_all(tmp_path / "runs" / name), TrainingStarted) for name in ("local", "copied", "found")]
     assert len({start.dataset_fingerprint for (start,) in starts}) == 1
     notices = [select(read_all(tmp_path / "runs" / name), Notice) for name in ("copied", "found")]
     assert [any(f"{len(uploaded)} to copy" in one.message for one in of_run) for of_run in notices] == [True, False]
+    assert "cache" in [one.name for one in select(read_all(tmp_path / "runs" / "copied"), Phase)]

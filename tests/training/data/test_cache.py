@@ -8,17 +8,14 @@ import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from observability.runlog import Notice, Phase, TrainingStarted, read_all, select
 from tests.engines.s3 import S3Api
 from tests.engines.small_disk import small_disk
 from tests.platform_charts.images.data_sync.bucket import new_bucket
-from tests.training.runs import run_alone, small_settings, steps_of
 from training.config.load import load_settings
 from training.config.schema import DataSettings
 from training.data.cache import LIMIT_VARIABLE, cached, fill
@@ -55,24 +52,6 @@ def copy(settings: DataSettings, environment: Mapping[str, str] = EMPTY, *, is_r
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
-
-
-def test_a_run_trains_on_the_copy_as_it_does_on_the_source(images: Path, tmp_path: Path) -> None:
-    sections: dict[str, dict[str, Any]] = {
-        "loop": {"epochs": 1, "global_batch": 4},
-        "model": {"name": "simple_cnn"},
-    }
-    section = {"dataset": "image_folder", "path": str(images), "options": {"image_size": 16}}
-    in_place, on_disk = tmp_path / "runs" / "a", tmp_path / "runs" / "b"
-    expected = run_alone(small_settings(**sections, data=section), in_place)
-    with_cache = {**section, "cache": str(tmp_path / "cache")}
-    assert run_alone(small_settings(**sections, data=with_cache), on_disk) == expected
-    assert [one.loss for one in steps_of(on_disk)] == [one.loss for one in steps_of(in_place)]
-    events = read_all(on_disk)
-    assert "cache" in [one.name for one in select(events, Phase)]
-    assert any("16 objects; 0 are there, 16 to copy" in one.message for one in select(events, Notice))
-    (first,), (second,) = (select(read_all(folder), TrainingStarted) for folder in (in_place, on_disk))
-    assert first.dataset_fingerprint == second.dataset_fingerprint
 
 
 def test_a_restart_reads_and_repairs_what_the_run_began_with_and_a_new_run_what_has_changed(

@@ -81,13 +81,6 @@ def test_every_image_has_the_label_of_its_folder(root: Path) -> None:
     assert is_red.tolist() == [True] * 5 + [False] * 5
 
 
-def test_inputs_are_normalised_per_channel(root: Path) -> None:
-    Image.new("RGB", (30, 30), (255, 0, 51)).save(root / "test" / "apple" / "h.png")
-    inputs, _ = _load(root).test.read(np.array([0]))
-    expected = [(1 - 0.485) / 0.229, -0.456 / 0.224, (0.2 - 0.406) / 0.225]
-    torch.testing.assert_close(inputs[0].mean((1, 2)), torch.tensor(expected))
-
-
 def _decoded(image: Image.Image, root: Path, suffix: str, *, quality: int = 75) -> NDArray[np.float64]:
     """An image's pixels as the split decodes them from a file: shape (8, 8, 3), 0 to 255."""
     for file in (root / "test" / "apple").iterdir():
@@ -153,15 +146,6 @@ def test_a_training_crop_lies_within_the_image(width: int, height: int, drawn: l
     left, upper, right, lower = random_box((width, height), np.array(drawn))
     assert 0 <= left < right <= width
     assert 0 <= upper < lower <= height
-
-
-@given(drawn=st.lists(st.floats(0, 1, exclude_max=True), min_size=4, max_size=4))
-def test_a_training_crop_has_the_published_area_and_aspect_ratio_unless_clipped(drawn: list[float]) -> None:
-    left, upper, right, lower = random_box((1000, 1000), np.array(drawn))
-    width, height = right - left, lower - upper
-    assert width * height >= 0.08e6 - 1
-    if width < 1000 > height:
-        assert 3 / 4 - 1e-6 <= width / height <= 4 / 3 + 1e-6
 
 
 def test_the_uniforms_of_a_training_crop_are_area_aspect_ratio_left_and_upper() -> None:

@@ -9,8 +9,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
+from tests.training.data.ids import IdSplit
 from training.config.schema import DataSettings
 from training.data.loader import MINIMUM_ROWS, EvalLoader, TrainLoader
 from training.data.order import BatchPlan
@@ -21,28 +21,8 @@ BUNDLE = load_dataset(DataSettings(dataset="digits"))
 SIZE = len(BUNDLE.train)
 
 
-class _IdSplit:
-    """A split whose inputs and labels are the ids of the samples."""
-
-    draws = 0
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-
-    def __len__(self) -> int:
-        return self._size
-
-    def read(
-        self,
-        ids: NDArray[np.int64],
-        uniforms: NDArray[np.float64] | None = None,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        assert uniforms is None
-        return torch.from_numpy(ids).float()[:, None], torch.from_numpy(ids)
-
-
 def _id_bundle(size: int) -> DataBundle:
-    split = _IdSplit(size)
+    split = IdSplit(size)
     return DataBundle(name="ids", spec=BUNDLE.spec, train=split, validation=split, test=split, fingerprint="")
 
 
@@ -186,11 +166,11 @@ def test_a_plan_for_another_number_of_samples_is_rejected() -> None:
 @settings(deadline=None)
 @given(size=st.integers(1, 100), batch=st.integers(1, 30), world=st.integers(1, 5))
 def test_in_evaluation_the_ranks_share_the_batches_of_a_single_rank(size: int, batch: int, world: int) -> None:
-    single = list(EvalLoader(_IdSplit(size), batch=batch, rank=0, world=1))
+    single = list(EvalLoader(IdSplit(size), batch=batch, rank=0, world=1))
     assert [int(sample) for found in single for sample in found.ids] == list(range(size))
     assert all(found.count == len(found.inputs) == len(found.ids) <= batch for found in single)
     for rank in range(world):
-        loader = EvalLoader(_IdSplit(size), batch=batch, rank=rank, world=world)
+        loader = EvalLoader(IdSplit(size), batch=batch, rank=rank, world=world)
         assert loader.batches == len(single)
         _assert_equal_steps([list(loader)], [single[rank::world]])
 

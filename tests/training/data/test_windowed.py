@@ -13,8 +13,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from torch import Tensor
 
+from tests.training.data.ids import IdSplit
 from tests.training.data.test_parquet import FEATURES, load, rows, write
 from tests.training.data.test_tar_shards import brightness, members
 from tests.training.data.test_tar_shards import load as load_shards
@@ -75,35 +75,10 @@ def test_the_order_never_changes_between_versions() -> None:
 def test_the_order_is_a_function_of_its_arguments_and_differs_between_epochs(
     seed: int, epoch: int, sizes: list[int], window: int
 ) -> None:
-    split = WindowedSplit(_Ids(sum(sizes)), groups=groups_of(sizes), window=window)
+    split = WindowedSplit(IdSplit(sum(sizes)), groups=groups_of(sizes), window=window)
     orders = [sample_order(split, seed=seed, epoch=one).tolist() for one in (epoch, epoch, *range(epoch, epoch + 20))]
     assert orders[0] == orders[1]
     assert len(sizes) == 1 == sum(sizes) or len(set(map(tuple, orders))) > 1
-
-
-def test_the_samples_of_a_window_and_the_windows_are_in_random_order() -> None:
-    places = np.array(
-        [windowed_order(seed=1, epoch=epoch, groups=groups_of([2] * 4), window=2).argsort()[0] for epoch in range(4000)]
-    )
-    counts = np.bincount(places, minlength=8)
-    # 500 expected; the tolerance is five standard deviations of 21.
-    assert np.abs(counts - 500).max() < 105
-
-
-class _Ids:
-    """A split whose inputs and targets are the ids of its samples."""
-
-    draws = 0
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-
-    def __len__(self) -> int:
-        return self._size
-
-    def read(self, ids: NDArray[np.int64], uniforms: NDArray[np.float64] | None = None) -> tuple[Tensor, Tensor]:
-        assert uniforms is None
-        return torch.from_numpy(ids).float()[:, None], torch.from_numpy(ids)
 
 
 def epoch_ids(split: Split, *, batch: int, world: int, accumulation: int = 1, start: int = 0) -> list[list[int]]:
@@ -126,7 +101,7 @@ def epoch_ids(split: Split, *, batch: int, world: int, accumulation: int = 1, st
 def test_every_world_size_and_every_start_in_an_epoch_reads_the_same_steps(
     sizes: list[int], window: int, batch: int, world: int, accumulation: int
 ) -> None:
-    split = WindowedSplit(_Ids(sum(sizes)), groups=groups_of(sizes), window=window)
+    split = WindowedSplit(IdSplit(sum(sizes)), groups=groups_of(sizes), window=window)
     single = epoch_ids(split, batch=batch, world=1)
     assert sorted(one for step in single for one in step) == list(range(sum(sizes)))
     assert epoch_ids(split, batch=batch, world=world, accumulation=accumulation) == single
@@ -194,6 +169,6 @@ def test_the_order_is_part_of_the_fingerprint_and_a_window_needs_a_windowed_shuf
 
 
 def test_mixing_keeps_the_order() -> None:
-    split = WindowedSplit(_Ids(30), groups=groups_of([10, 10, 10]), window=1)
+    split = WindowedSplit(IdSplit(30), groups=groups_of([10, 10, 10]), window=1)
     mixed = MixedSplit(split, alpha=0.2, classes=30)
     assert sample_order(mixed, seed=1, epoch=4).tolist() == sample_order(split, seed=1, epoch=4).tolist()

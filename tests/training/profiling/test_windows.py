@@ -36,11 +36,6 @@ def warnings_of(run: Path) -> list[str]:
     return [notice.message for notice in select(read_all(run), Notice) if notice.level == "warning"]
 
 
-def test_a_run_without_a_profile_writes_none(tmp_path: Path) -> None:
-    run_alone(quick(max_steps=3), tmp_path / "run")
-    assert not (tmp_path / "run" / "profile").exists()
-
-
 def test_a_window_across_epochs_has_its_steps_and_ends_with_the_run(tmp_path: Path) -> None:
     run_alone(quick(20, steps=30), tmp_path / "run")
     (profile,) = ProfileFolder.all_of(tmp_path / "run")
@@ -90,25 +85,21 @@ def test_a_run_that_is_profiled_ends_in_the_same_weights(tmp_path: Path) -> None
     profiled = run_alone(quick(3, max_steps=10), tmp_path / "a")
     plain = run_alone(quick(max_steps=10), tmp_path / "b")
     assert profiled.weights_sha256 == plain.weights_sha256
+    assert not (tmp_path / "b" / "profile").exists()
 
 
-@pytest.mark.parametrize(
-    ("text", "steps"),
-    [
+def test_a_request_that_no_command_wrote_asks_for_a_number_of_steps_all_the_same() -> None:
+    most = f'{{"steps": {MOST_STEPS + 1}}}'
+    for text, steps in (
         ('{"steps": 5}', 5),
         ('{"steps": 0}', 1),
         ("", 1),
         ('{"steps": "many"}', 1),
-        (f'{{"steps": {MOST_STEPS + 1}}}', MOST_STEPS),
-    ],
-)
-def test_a_request_that_no_command_wrote_asks_for_a_number_of_steps_all_the_same(text: str, steps: int) -> None:
-    assert ProfileRequest.parse(text.encode()).steps == steps
-
-
-@pytest.mark.parametrize("text", ["many", '{"steps": 2, "id": "..\\n"}'])
-def test_a_damaged_request_is_the_same_one_whenever_it_is_read(text: str) -> None:
-    assert ProfileRequest.parse(text.encode()) == ProfileRequest.parse(text.encode())
+        (most, MOST_STEPS),
+    ):
+        assert ProfileRequest.parse(text.encode()).steps == steps
+    for damaged in (b"many", b'{"steps": 2, "id": "..\\n"}'):
+        assert ProfileRequest.parse(damaged) == ProfileRequest.parse(damaged)
 
 
 def test_a_memory_snapshot_without_a_gpu_is_skipped_with_a_line(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,14 +15,9 @@ from training.recovery.causes import Cause
 from training.recovery.policy import Incident, RecoveryPolicy, Restart, Stop
 
 RESTARTED = [
-    Cause.LOST_PROCESS,
-    Cause.LOST_NODE,
-    Cause.COMMUNICATION,
-    Cause.HANG,
-    Cause.HARDWARE,
-    Cause.STORAGE,
+    *(Cause.LOST_PROCESS, Cause.LOST_NODE, Cause.COMMUNICATION),
+    *(Cause.HANG, Cause.HARDWARE, Cause.STORAGE),
 ]
-FINAL = [Cause.CODE, Cause.OUT_OF_MEMORY, Cause.FULL_DISK]
 
 
 def failure(
@@ -60,14 +54,11 @@ def test_each_cause_has_its_own_budget_whatever_fails_in_between(
     assert isinstance(decision, Restart) == (causes.count(causes[-1]) <= budgets[causes[-1]])
 
 
-@pytest.mark.parametrize("cause", FINAL)
-def test_what_another_attempt_would_repeat_is_not_restarted(cause: Cause) -> None:
-    assert policy(max_restarts=9).decide(history(failure(cause))) == Stop()
-
-
-@pytest.mark.parametrize("cause", [one for one in Cause if one is not Cause.PREEMPTION])
-def test_without_restarts_nothing_is_restarted(cause: Cause) -> None:
-    assert isinstance(policy(max_restarts=0).decide(history(failure(cause))), Stop)
+def test_what_another_attempt_would_repeat_is_not_restarted_nor_anything_without_restarts() -> None:
+    for cause in (Cause.CODE, Cause.OUT_OF_MEMORY, Cause.FULL_DISK):
+        assert policy(max_restarts=9).decide(history(failure(cause))) == Stop()
+    for cause in set(Cause) - {Cause.PREEMPTION}:
+        assert isinstance(policy(max_restarts=0).decide(history(failure(cause))), Stop), cause
 
 
 @given(times=st.integers(1, 50), step=st.integers(1, 9) | st.none())
@@ -86,15 +77,18 @@ def test_the_budget_that_is_spent_is_named_with_its_setting() -> None:
     assert "(recovery.hardware.restarts)" in hardware.reason
 
 
-@pytest.mark.parametrize(
-    ("committed", "is_restarted"),
-    [([0, 0, 0], False), ([0, 50, 149], False), ([0, 0, 100], True), ([0, 100, 150], True), ([500, 600, 700], True)],
-)
-def test_enough_committed_steps_give_the_budget_back(committed: list[int], *, is_restarted: bool) -> None:
-    decision = policy(max_restarts=2, progress_steps=100).decide(history(*[failure()] * 2, committed=committed[1:]))
-    assert isinstance(decision, Restart)
-    third = policy(max_restarts=2, progress_steps=100).decide(history(*[failure()] * 3, committed=committed))
-    assert isinstance(third, Restart) == is_restarted
+def test_enough_committed_steps_give_the_budget_back() -> None:
+    chosen = policy(max_restarts=2, progress_steps=100)
+    for committed, is_restarted in (
+        ([0, 0, 0], False),
+        ([0, 50, 149], False),
+        ([0, 0, 100], True),
+        ([0, 100, 150], True),
+        ([500, 600, 700], True),
+    ):
+        assert isinstance(chosen.decide(history(*[failure()] * 2, committed=committed[1:])), Restart)
+        third = chosen.decide(history(*[failure()] * 3, committed=committed))
+        assert isinstance(third, Restart) == is_restarted, committed
 
 
 @given(
@@ -112,17 +106,16 @@ def test_restarts_are_bounded_by_the_steps_of_the_run(gains: list[int], causes: 
     assert restarts <= (committed[-1] / 50 + 1) * len(RESTARTED)
 
 
-@pytest.mark.parametrize(
-    "causes", [[Cause.LOST_PROCESS] * 3, [Cause.HANG, Cause.LOST_PROCESS, Cause.STORAGE], [Cause.HARDWARE] * 3]
-)
-def test_a_step_that_fails_three_times_ends_the_run_whatever_the_cause(causes: list[Cause]) -> None:
+def test_a_step_that_fails_three_times_ends_the_run_whatever_the_cause() -> None:
     chosen = policy(max_restarts=9)
-    incidents = history(*[failure(cause, kind=cause, step=13) for cause in causes])
-    assert isinstance(chosen.decide(incidents[:2]), Restart)
-    decision = chosen.decide(incidents)
-    assert isinstance(decision, Stop)
-    assert decision.reason == "Step 13 failed 3 times, so another restart would fail in it, too."
-    assert decision.poison == incidents
+    for causes in ([Cause.LOST_PROCESS] * 3, [Cause.HANG, Cause.LOST_PROCESS, Cause.STORAGE], [Cause.HARDWARE] * 3):
+        incidents = history(*[failure(cause, kind=cause, step=13) for cause in causes])
+        assert isinstance(chosen.decide(incidents[:2]), Restart)
+        decision = chosen.decide(incidents)
+        assert isinstance(decision, Stop)
+        assert decision.reason == "Step 13 failed 3 times, so another restart would fail in it, too."
+        assert decision.poison == incidents
+    assert isinstance(chosen.decide(history(*[failure()] * 5)), Restart), "before the first step"
 
 
 @given(steps=st.lists(st.integers(1, 30), min_size=1, max_size=8, unique=True))
@@ -131,37 +124,29 @@ def test_failures_in_different_steps_are_no_poison(steps: list[int]) -> None:
     assert isinstance(decision, Restart)
 
 
-def test_failures_before_the_first_step_are_no_poison() -> None:
-    assert isinstance(policy(max_restarts=9).decide(history(*[failure()] * 5)), Restart)
+def test_a_crash_in_the_same_place_ends_the_run() -> None:
+    def crash(step: int | None, place: str = "", kind: str = "SIGSEGV") -> Failure:
+        return failure(kind=kind, step=step, place=place)
+
+    for earlier, last, is_restarted in (
+        (crash(13, "m.py:1 in f"), crash(23, "m.py:1 in f"), False),
+        (crash(13, "m.py:1 in f"), crash(23, "m.py:2 in f"), True),
+        (crash(13), crash(13, kind="SIGKILL"), True),
+        (crash(None), crash(None), True),
+    ):
+        decision = policy(max_restarts=9).decide(history(earlier, failure(step=20), last))
+        assert isinstance(decision, Restart) == is_restarted
 
 
-@pytest.mark.parametrize(
-    ("earlier", "last", "is_restarted"),
-    [
-        (failure(kind="SIGSEGV", step=13, place="m.py:1 in f"), failure(kind="SIGSEGV", step=23, place="m.py:1 in f"), False),
-        (failure(kind="SIGSEGV", step=13, place="m.py:1 in f"), failure(kind="SIGSEGV", step=23, place="m.py:2 in f"), True),
-        (failure(kind="SIGSEGV", step=13), failure(kind="SIGKILL", step=13), True),
-        (failure(kind="SIGSEGV"), failure(kind="SIGSEGV"), True),
-    ],
-)  # fmt: skip
-def test_a_crash_in_the_same_place_ends_the_run(earlier: Failure, last: Failure, *, is_restarted: bool) -> None:
-    decision = policy(max_restarts=9).decide(history(earlier, failure(step=20), last))
-    assert isinstance(decision, Restart) == is_restarted
-
-
-@pytest.mark.parametrize("cause", [Cause.STARTUP, Cause.SCHEDULING])
-def test_starts_are_repeated_until_their_deadline(cause: Cause) -> None:
-    chosen = policy(max_restarts=1, **{cause.value: {"deadline": 100, "delay": 10, "longest_delay": 10}})
-    decisions = [chosen.decide(history(*[failure(cause, step=None)] * count, seconds=20)) for count in range(1, 6)]
-    assert [isinstance(one, Restart) for one in decisions] == [True, True, True, True, False]
-    assert isinstance(decisions[-1], Stop)
-    assert decisions[-1].reason == f"No restart within 100 s of the first start (recovery.{cause}.deadline)."
-
-
-def test_the_deadline_of_starts_counts_from_the_first_one_in_a_row() -> None:
-    chosen = policy(startup={"deadline": 50})
+def test_starts_are_repeated_until_their_deadline_from_the_first_one_in_a_row() -> None:
+    for cause in (Cause.STARTUP, Cause.SCHEDULING):
+        chosen = policy(max_restarts=1, **{cause.value: {"deadline": 100, "delay": 10, "longest_delay": 10}})
+        decisions = [chosen.decide(history(*[failure(cause)] * count, seconds=20)) for count in range(1, 6)]
+        assert [isinstance(one, Restart) for one in decisions] == [True, True, True, True, False]
+        assert isinstance(decisions[-1], Stop)
+        assert decisions[-1].reason == f"No restart within 100 s of the first start (recovery.{cause}.deadline)."
     long_ago = history(*[failure(Cause.STARTUP)] * 2, failure(), failure(Cause.STARTUP), seconds=40)
-    assert isinstance(chosen.decide(long_ago), Restart)
+    assert isinstance(policy(startup={"deadline": 50}).decide(long_ago), Restart)
 
 
 def test_backoff_doubles_up_to_its_limit() -> None:
@@ -180,24 +165,17 @@ def test_jitter_only_shortens_and_depends_on_the_seed_alone(restart: int, jitter
 
 
 def test_storage_waits_and_a_lost_process_is_replaced_at_once() -> None:
-    chosen = policy()
-    delays = []
-    for cause in (Cause.LOST_PROCESS, Cause.STORAGE):
-        decision = chosen.decide(history(failure(cause)))
+    for cause, delay in ((Cause.LOST_PROCESS, 0), (Cause.STORAGE, 10)):
+        decision = policy().decide(history(failure(cause)))
         assert isinstance(decision, Restart)
-        delays.append(decision.delay)
-    assert delays == [0, 10]
+        assert decision.delay == delay
 
 
-@pytest.mark.parametrize("launcher_limit", [0, 1, 7])
-def test_the_general_limit_is_the_budget_of_the_causes_that_have_none(launcher_limit: int) -> None:
-    budgets = budgets_of(small_settings(scale={"max_restarts": launcher_limit}))
-    shared = {Cause.LOST_PROCESS, Cause.LOST_NODE, Cause.COMMUNICATION, Cause.HANG}
-    assert {budgets[cause].restarts for cause in shared} == {launcher_limit}
-    assert budgets[Cause.PREEMPTION].restarts is None
-    assert set(budgets) == set(Cause)
-
-
-def test_part_of_a_cause_s_settings_leaves_its_other_defaults() -> None:
-    budget = budgets_of(small_settings(recovery={"storage": {"restarts": 5}}))[Cause.STORAGE]
-    assert (budget.restarts, budget.backoff.first) == (5, 10)
+def test_the_general_limit_is_the_budget_of_the_causes_that_have_none_and_other_defaults_stay() -> None:
+    for limit in (0, 7):
+        budgets = budgets_of(small_settings(scale={"max_restarts": limit}, recovery={"storage": {"restarts": 5}}))
+        shared = {Cause.LOST_PROCESS, Cause.LOST_NODE, Cause.COMMUNICATION, Cause.HANG}
+        assert {budgets[cause].restarts for cause in shared} == {limit}
+        assert budgets[Cause.PREEMPTION].restarts is None
+        assert set(budgets) == set(Cause)
+        assert (budgets[Cause.STORAGE].restarts, budgets[Cause.STORAGE].backoff.first) == (5, 10)

@@ -88,11 +88,6 @@ def test_more_workers_train_the_same_bits(tmp_path: Path, one_worker: tuple[str,
     assert found.samples[1] == list(range(1293))
 
 
-def test_the_same_micro_batches_without_logical_shards_train_other_bits(tmp_path: Path) -> None:
-    """So the runs above are not equal by chance."""
-    assert train(tmp_path / "one", 1, accumulation=8) != train(tmp_path / "two", 2, accumulation=4)
-
-
 def test_a_run_that_changes_its_number_of_workers_ends_in_the_same_bits(
     tmp_path: Path, one_worker: tuple[str, Path]
 ) -> None:

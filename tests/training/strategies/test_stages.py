@@ -39,22 +39,20 @@ def inputs_of(spec: SampleSpec) -> Tensor:
 
 
 @pytest.mark.parametrize(("name", "options", "spec"), DIVISIBLE, ids=[one[0] for one in DIVISIBLE])
-def test_the_parts_of_a_model_compute_what_it_does(name: str, options: dict[str, Any], spec: SampleSpec) -> None:
+def test_a_model_has_as_many_parts_as_its_name_promises_and_they_compute_what_it_does(
+    name: str, options: dict[str, Any], spec: SampleSpec
+) -> None:
     model, inputs = model_of(name, options, spec).eval(), inputs_of(spec)
     hidden = inputs.clone()
     for part in parts_of(model):
         hidden = part.forward(hidden)
     assert torch.equal(hidden, model(inputs))
-
-
-@pytest.mark.parametrize(("name", "options", "spec"), DIVISIBLE, ids=[one[0] for one in DIVISIBLE])
-def test_a_model_has_as_many_parts_as_its_name_promises(name: str, options: dict[str, Any], spec: SampleSpec) -> None:
     promised = MODELS.find(name).parts
     assert promised is not None
     count = promised(MODELS.find(name).options.model_validate(options))
-    assert len(divide(model_of(name, options, spec), count, model=name)) == count
+    assert len(divide(model, count, model=name)) == count
     with pytest.raises(SettingsError, match=f"which has {count} parts with parameters"):
-        divide(model_of(name, options, spec), count + 1, model=name)
+        divide(model, count + 1, model=name)
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=7), st.data())

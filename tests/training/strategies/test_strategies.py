@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.optim import SGD
 
-from tests.training.launch.ranks import on_ranks, run_world
-from tests.training.runs import small_settings
+from tests.training.launch.ranks import on_ranks
+from tests.training.runs import in_group, train
 from training.checkpoint.stateful import StateRegistry
 from training.launch.task import RankPlace
-from training.process_group import process_group
 from training.strategies.data_parallel import DataParallel
 from training.strategies.single_process import SingleProcess
 
@@ -33,8 +32,7 @@ def single() -> SingleProcess:
 
 def _averaged_gradient(place: RankPlace, *, held_back: bool) -> tuple[list[float], float, int]:
     """The gradient of this rank's loss, its norm, and the ranks it is averaged over."""
-    torch.set_num_threads(1)
-    with process_group(place, gpu=False, timeout_seconds=120):
+    with in_group(place):
         strategy = DataParallel(network(), lambda module: SGD(module.parameters(), lr=0.1), device=CPU)
         own = INPUTS[place.rank :: place.world]
         if held_back:
@@ -43,7 +41,7 @@ def _averaged_gradient(place: RankPlace, *, held_back: bool) -> tuple[list[float
         else:
             strategy.model(own).square().sum().backward()
         gradient = torch.cat([p.grad.reshape(-1) for p in strategy.module.parameters() if p.grad is not None])
-        dist.barrier()  # gloo may abort if a rank leaves while its peer still communicates
+
         return gradient.tolist(), float(strategy.gradient_norm()), strategy.averaged_ranks
 
 
@@ -63,8 +61,7 @@ def test_gradients_within_accumulating_stay_local_to_the_rank() -> None:
 
 def _buffers(place: RankPlace) -> list[list[list[float]]]:
     """This rank's buffers after a training step on its own inputs, and after they were synchronized."""
-    torch.set_num_threads(1)
-    with process_group(place, gpu=False, timeout_seconds=120):
+    with in_group(place):
         module = nn.BatchNorm1d(6)
         module.register_buffer("transposed", torch.full((6, 2), float(place.rank)).t())
         strategy = DataParallel(module, lambda module: SGD(module.parameters(), lr=0.1), device=CPU)
@@ -81,13 +78,11 @@ def test_synchronized_buffers_are_rank_0_s() -> None:
 
 
 def _state_names(place: RankPlace) -> dict[str, list[str]]:
-    torch.set_num_threads(1)
-    with process_group(place, gpu=False, timeout_seconds=120):
+    with in_group(place):
         strategy = DataParallel(network(), lambda module: SGD(module.parameters(), lr=0.1, momentum=0.9), device=CPU)
         strategy.model(INPUTS).sum().backward()
         strategy.optimizer.step()
         tensors = StateRegistry(**strategy.states()).collect().tensors
-        dist.barrier()
         return {file: sorted(named) for file, named in tensors.items()}
 
 
@@ -111,16 +106,8 @@ def test_a_frozen_parameter_does_not_contribute_to_the_norm() -> None:
 
 def test_a_run_of_three_ranks_and_two_buckets_resumes_bit_for_bit(tmp_path: Path) -> None:
     """DDP's first bucket is 1 MiB and the model 1.6 MB. The sum of two numbers is rounded in one way, that of three is not."""
-
-    def train(folder: Path, steps: int) -> str:
-        settings = small_settings(
-            model={"name": "mlp", "options": {"hidden": [600, 600]}},
-            loop={"max_steps": steps, "global_batch": 48},
-            schedule={"name": "constant"},
-            scale={"launcher": "torchrun", "workers": 3},
-        )
-        return run_world(settings, folder).weights_sha256
-
-    whole = train(tmp_path / "whole", 9)
-    train(tmp_path / "parted", 6)
-    assert train(tmp_path / "parted", 9) == whole
+    model = {"name": "mlp", "options": {"hidden": [600, 600]}}
+    recipe: dict[str, dict[str, Any]] = {"model": model, "schedule": {"name": "constant"}}
+    whole = train(tmp_path / "whole", 3, **recipe, loop={"max_steps": 9, "global_batch": 48})
+    train(tmp_path / "parted", 3, **recipe, loop={"max_steps": 6, "global_batch": 48})
+    assert train(tmp_path / "parted", 3, **recipe, loop={"max_steps": 9, "global_batch": 48}) == whole
