@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from observability.runlog import Notice, read_all, select
 from tests.training.runs import ALONE, run_alone, small_settings
-from training.allocator import allocator_options, configure_allocator
+from training.allocator import configure_allocator
 from training.config.load import load_settings
 from training.config.schema import AllocatorSettings
 from training.data.types import SampleSpec
@@ -124,17 +124,6 @@ def test_a_variable_of_the_user_s_takes_precedence_with_a_warning_and_our_own_wi
         assert f"{name}=max_split_size_mb:64" in warning
     environment = dict[str, str]()
     assert [configure_allocator(OURS, environment) for _ in range(2)] == ["", ""]
-
-
-def test_torch_understands_the_options() -> None:
-    every = AllocatorSettings(expandable_segments=True, max_split_size_mb=20, garbage_collection_threshold=0.8)
-    assert set(every.model_dump(exclude_defaults=True)) == set(AllocatorSettings.model_fields)
-    try:
-        torch._C._accelerator_setAllocatorSettings(allocator_options(every))
-        with pytest.raises(ValueError, match="must be >= 20"):
-            torch._C._accelerator_setAllocatorSettings("max_split_size_mb:19")
-    finally:
-        torch._C._accelerator_setAllocatorSettings("")
 
 
 def test_settings_that_cannot_act_are_refused() -> None:

@@ -14,15 +14,7 @@ from torch._C._distributed_c10d import _dump_fr_trace
 from training import failures, flight_records
 from training.config.schema import ScaleSettings
 from training.evidence import FOLDER
-from training.flight_records import (
-    NCCL_SUFFIX,
-    Collective,
-    aborted,
-    describe_waits,
-    dump_file,
-    entered,
-    waits_in_words,
-)
+from training.flight_records import NCCL_SUFFIX, Collective, aborted, describe_waits, dump_file, entered, waits_in_words
 from training.launch.task import WorkersFailedError
 from training.recovery.causes import Cause
 

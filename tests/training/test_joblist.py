@@ -90,9 +90,3 @@ def test_a_run_without_driver_or_final_event_was_killed(tmp_path: Path) -> None:
     run = make_run(tmp_path, "cut", STARTED, READY, step(7), RunEnded(status="interrupted", step=7), STARTED)
     assert [cell.strip() for cell in cells(run)] == ["cut", "killed", "7/420"]
     assert cells(make_run(tmp_path, "early", STARTED))[2].strip() == "0/?", "it never started to train"
-
-
-def test_the_columns_are_aligned(tmp_path: Path) -> None:
-    runs = [make_run(tmp_path, name, STARTED, READY, step(1)) for name in ("a", "a-much-longer-name")]
-    lines = job_table(runs).splitlines()
-    assert len({line.index("killed") for line in lines[1:]} | {lines[0].index("state")}) == 1

@@ -14,13 +14,7 @@ from torch.optim import SGD, Adam, AdamW, Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, LRScheduler, OneCycleLR, SequentialLR, StepLR
 
 from training.config.schema import OptimizerSettings, ScheduleSettings
-from training.optim import (
-    build_optimizer,
-    learning_rate_at,
-    parameter_groups,
-    peak_learning_rate,
-    set_learning_rate,
-)
+from training.optim import build_optimizer, learning_rate_at, parameter_groups, peak_learning_rate, set_learning_rate
 
 PEAK = 0.4
 

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from infra.spec.catalog import load_catalog
-from infra.spec.compute_capability import FLOAT8
 from training.config.schema import PrecisionSettings
 from training.peak_flops import PEAKS, Format, device_peak_flops, number_format, peak_flops
 
@@ -45,18 +44,6 @@ def test_single_precision_is_tf32_where_torch_permits_it(monkeypatch: pytest.Mon
     assert number_format(PrecisionSettings()) == "tf32"
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     assert number_format(PrecisionSettings()) == "fp32"
-
-
-def test_the_gpus_with_a_rate_in_fp8_are_those_of_the_capability_that_has_it() -> None:
-    catalog = load_catalog()
-    able = {instance.gpu.model for instance in catalog.instances.values() if instance.gpu and can_float8(instance.name)}
-    rated = {words[0] for words, rates in PEAKS.items() if rates.fp8 is not None}
-    assert rated == able & {words[0] for words in PEAKS}
-
-
-def can_float8(instance: str) -> bool:
-    """Whether an instance type has GPUs that compute in fp8."""
-    return (load_catalog().compute_capability(instance) or (0, 0)) >= FLOAT8
 
 
 def test_of_the_gpus_of_the_catalogue_only_the_graphics_cards_are_unknown() -> None:

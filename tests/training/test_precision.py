@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import gc
 import math
-from pathlib import Path
 from typing import Literal
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
-from torch.multiprocessing.spawn import spawn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
+from tests.training.launch.ranks import on_ranks
+from tests.training.runs import in_group
 from training.config.schema import OptimizerSettings, PrecisionSettings
 from training.errors import NonFiniteLossError
+from training.launch.task import RankPlace
 from training.optim import build_optimizer
 from training.precision import Precision
 
@@ -151,28 +151,22 @@ def test_state_of_another_mode_leaves_fp16_at_its_initial_scale() -> None:
     assert scale_of(precision) == 32.0
 
 
-def test_an_overflow_on_one_rank_makes_every_rank_skip(tmp_path: Path) -> None:
-    spawn(_overflow_on_rank_1, args=(str(tmp_path),), nprocs=2)  # type: ignore[no-untyped-call]
-    outcomes = [torch.load(tmp_path / f"{rank}.pt") for rank in range(2)]
-    assert outcomes[0]["applied"] == outcomes[1]["applied"] == [True, False, True]
-    assert outcomes[0]["scale"] == outcomes[1]["scale"] == 512.0
-    assert torch.equal(outcomes[0]["weight"], outcomes[1]["weight"])
+def _overflow_on_rank_1(place: RankPlace) -> tuple[list[bool], float, list[float]]:
+    """Which of three steps were applied, the scale, and a weight."""
+    with in_group(place):
+        trainee = Trainee("fp16", initial_scale=1024.0)
+        trainee.model = DistributedDataParallel(trainee.model)
+        factors = (1.0, math.inf if place.rank == 1 else 1.0, 1.0)
+        applied = [trainee.step(factor=factor) for factor in factors]
+        found = applied, scale_of(trainee.precision), trainee.weights()[0].flatten().tolist()
+        # The group's threads end with its last reference, which the model's cycles hold. One that still waited for the interpreter's
+        # lock when Python ends would abort the process.
+        del trainee
+        gc.collect()
+        return found
 
 
-def _overflow_on_rank_1(rank: int, folder: str) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
-    trainee = Trainee("fp16", initial_scale=1024.0)
-    trainee.model = DistributedDataParallel(trainee.model)
-    applied = [
-        trainee.step(),
-        trainee.step(factor=math.inf if rank == 1 else 1.0),
-        trainee.step(),
-    ]
-    outcome = {"applied": applied, "scale": scale_of(trainee.precision), "weight": trainee.weights()[0]}
-    torch.save(outcome, Path(folder) / f"{rank}.pt")
-    # The group's threads end with its last reference, which the model's cycles hold. One that still waited for the interpreter's lock
-    # when Python ends would abort the process.
-    del trainee
-    gc.collect()
-    dist.destroy_process_group()
+def test_an_overflow_on_one_rank_makes_every_rank_skip() -> None:
+    first, second = on_ranks(2, _overflow_on_rank_1)
+    assert first == second
+    assert first[:2] == ([True, False, True], 512.0)

@@ -71,10 +71,7 @@ def test_a_device_that_does_not_answer_fails_at_its_deadline() -> None:
 def test_a_rank_without_its_gpu_is_a_hardware_error_that_names_node_and_device(tmp_path: Path) -> None:
     settings = small_settings(scale={"gpu": True})
     with pytest.raises(DeviceError):
-        run_rank(
-            RankTask(settings=settings, run_directory=tmp_path, attempt=0),
-            replace(ALONE, local_rank=NO_GPU),
-        )
+        run_rank(RankTask(settings=settings, run_directory=tmp_path, attempt=0), replace(ALONE, local_rank=NO_GPU))
     found = failures.cause(tmp_path, attempt=0, ended=WorkersFailedError("status 1"), scale=settings.scale)
     assert found.cause is Cause.HARDWARE
     assert found.headline.startswith(f"rank 0 failed: DeviceError: node {socket.gethostname()}, GPU {NO_GPU}: ")

@@ -17,13 +17,11 @@ from sklearn.datasets import load_breast_cancer
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from observability.runlog import Evaluated, Restored, RunEnded, read_all, select
-from tests.training.launch.driver import ROOT, Driver, is_commit
-from training.code.kept import current_identity
+from observability.runlog import Evaluated, read_all, select
+from tests.training.launch.driver import ROOT, Driver
 from training.data.holdout import hold_out
 
 TORCHRUN = ("--launcher", "torchrun")
-LONG = ("--set", "loop.epochs=400", "--set", "schedule.name=constant", "--set", "checkpoint.every_steps=20")
 
 
 def python(*arguments: str, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -73,10 +71,6 @@ def reported(run: Path) -> dict[str, float]:
     return {"loss": event.loss, **event.metrics}
 
 
-def weights_of(run: Path) -> str:
-    return select(read_all(run), RunEnded)[-1].weights_sha256
-
-
 def tumours(test_fraction: float) -> tuple[torch.Tensor, torch.Tensor]:
     """The test split, standardized by the training split: measurements and whether each is malignant."""
     inputs, is_benign = load_breast_cancer(return_X_y=True)
@@ -114,40 +108,6 @@ def test_a_new_project_trains_at_once_and_its_model_is_registered(project: Path)
     assert reported(run) == pytest.approx(expected)
     assert expected["accuracy"] > 0.9
     assert re.search(r"MLflow +run \w+, model tumour_cost", ended.stdout), ended.stdout
-
-
-@pytest.mark.long
-def test_a_run_that_is_killed_or_stopped_goes_on_with_its_own_code(project: Path) -> None:
-    """Meanwhile the project changes: its dropout and batch norm must not, and the weights are those of an uninterrupted run."""
-    with training(project, "broken", *TORCHRUN, *LONG) as driver:
-        assert driver.wait_for(is_commit)
-        driver.kill()
-        driver.wait_for_descendants()
-    edit(
-        project / "tumour_cost" / "model.py",
-        ("nn.Dropout(dropout)", "nn.Identity()"),
-        ("nn.BatchNorm1d(width)", "nn.Identity()"),
-    )
-    resume = ("resume", str(driver.run))
-    with Driver(*resume, run=driver.run) as driver:
-        assert driver.wait_for(lambda event: isinstance(event, Restored))
-        assert driver.wait_for(is_commit)
-        python("-m", "training", "stop", str(driver.run))
-        assert driver.end().status == 130
-    stopped = select(read_all(driver.run), RunEnded)[-1].step
-    last = ("--set", f"loop.max_steps={stopped + 30}")
-    python("-m", "training", *resume, *last)
-    edit(
-        project / "tumour_cost" / "model.py",
-        ("nn.Identity(),\n            nn.ReLU", "nn.BatchNorm1d(width),\n            nn.ReLU"),
-        ("nn.Identity()", "nn.Dropout(dropout)"),
-    )
-    whole = train(project, "whole", *TORCHRUN, *LONG, *last)
-    assert current_identity(whole) == current_identity(driver.run)
-    assert weights_of(whole) == weights_of(driver.run)
-    archive = next((driver.run / "code").glob("*.tar.gz"))
-    repeated = train(archive, "repeated", *TORCHRUN, *LONG, *last)
-    assert weights_of(repeated) == weights_of(whole)
 
 
 def test_what_the_code_does_not_have_is_refused_before_anything_starts(project: Path) -> None:

@@ -15,7 +15,7 @@ from observability.runlog import CheckpointCommitted, Notice, Step, read_all, se
 from tests.training.launch.ranks import on_ranks
 from tests.training.runs import ALONE, small_settings
 from training.callbacks import checkpointing
-from training.callbacks.callback import Callback, Hooks
+from training.callbacks.callback import Callback
 from training.checkpoint.writer import AsyncCheckpointer
 from training.config.schema import TrainingSettings
 from training.data.types import Batch
@@ -166,11 +166,6 @@ def test_on_bad_step_is_called_before_on_step_end(tmp_path: Path) -> None:
     bad = [index for index, point in enumerate(trace.points) if point[0] == "bad_step"]
     assert bad
     assert all(trace.points[index + 1][0] == "step_end" for index in bad)
-
-
-def test_only_overridden_hooks_are_called() -> None:
-    hooks = Hooks([Callback(), WeightAverage(), Trace()])
-    assert [len(calls) for calls in (hooks.step_start, hooks.step_end, hooks.window, hooks.due)] == [1, 2, 0, 1]
 
 
 def _run_rank(place: RankPlace, folder: Path, steps: int) -> float:

@@ -18,13 +18,7 @@ import torch
 
 from tests.engines.small_disk import small_disk as mounted
 from tests.limits import files_up_to
-from tests.training.checkpoint.parts import (
-    IDENTITY,
-    SmallRun,
-    assert_same,
-    checkpointer,
-    saved_run,
-)
+from tests.training.checkpoint.parts import IDENTITY, SmallRun, assert_same, checkpointer, saved_run
 from training.checkpoint.retention import Retention
 from training.checkpoint.store import CheckpointStore, local_store
 from training.errors import CheckpointError
@@ -59,9 +53,7 @@ def train_and_save_every_step(directory: Path, ready: Connection) -> None:
         writer.poll()
 
 
-def test_a_repeatedly_killed_run_always_has_a_good_checkpoint_of_the_uninterrupted_run(
-    tmp_path: Path,
-) -> None:
+def test_a_repeatedly_killed_run_always_has_a_good_checkpoint_of_the_uninterrupted_run(tmp_path: Path) -> None:
     processes = multiprocessing.get_context("forkserver")
     # torch imports the last of these with the first optimizer, which takes a second in every process.
     processes.set_forkserver_preload([__name__, "torch._dynamo"])

@@ -49,11 +49,7 @@ def chosen(
     ],
 )
 def test_all_ranks_get_the_newest_state_that_one_of_them_has(
-    tmp_path: Path,
-    steps: tuple[int | None, ...],
-    committed: int,
-    full: int | None,
-    expected: tuple[int, int] | None,
+    tmp_path: Path, steps: tuple[int | None, ...], committed: int, full: int | None, expected: tuple[int, int] | None
 ) -> None:
     assert on_ranks(2, chosen, tmp_path, steps=steps, committed=committed, full=full) == [expected, expected]
 

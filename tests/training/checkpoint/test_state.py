@@ -10,15 +10,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from tests.training.checkpoint.parts import (
-    IDENTITY,
-    SmallRun,
-    Values,
-    assert_same,
-    checkpointer,
-    progress,
-    saved_run,
-)
+from tests.training.checkpoint.parts import IDENTITY, SmallRun, Values, assert_same, checkpointer, progress, saved_run
 from training.checkpoint.state import ModelState, OptimizerState
 from training.checkpoint.stateful import Stateful, StateRegistry
 from training.checkpoint.store import VerifiedCheckpoint, local_store

@@ -163,12 +163,9 @@ def test_of_good_checkpoints_the_newest_is_chosen_and_none_is_skipped(
     assert modes == {0o644}, "others than the owner can read them"
 
 
-def test_a_manifest_copied_from_another_step_is_refused(store: CheckpointStore) -> None:
+def test_if_no_checkpoint_is_good_the_error_lists_them_all(store: CheckpointStore) -> None:
     (store.path(20) / "manifest.json").write_bytes((store.path(10) / "manifest.json").read_bytes())
     assert store.verify(20) == ["manifest.json is damaged: it belongs to step 10"]
-
-
-def test_if_no_checkpoint_is_good_the_error_lists_them_all(store: CheckpointStore) -> None:
     truncate(store.path(10) / "model.safetensors")
     flip_a_bit(store.path(20) / "manifest.json")
     with pytest.raises(CheckpointError, match=r"none of the 2 checkpoints .*step-00000020.*step-00000010") as caught:
@@ -233,16 +230,21 @@ def test_a_chosen_step_is_opened_or_an_error_that_names_the_others(tmp_path: Pat
     assert caught.value.remedy == "the run has no other checkpoint"
 
 
-def test_unrelated_files_in_the_folder_are_ignored(store: CheckpointStore) -> None:
+def test_unrelated_files_are_ignored_and_folders_without_a_manifest_removed(store: CheckpointStore) -> None:
     notes = store.path(10).parent / "notes" / "keep.txt"
     notes.parent.mkdir()
     notes.write_text("mine")
     link_to_itself_at = store.path(30)
     link_to_itself_at.symlink_to(link_to_itself_at.name)
     assert store.keep_only({20}) == []
-    assert store.remove_unfinished() == []
-    assert notes.read_text() == "mine"
     assert store.steps() == [20]
+    (store.path(20) / "manifest.json").unlink()
+    assert store.remove_unfinished() == []
+    assert store.folder_steps() == []
+    assert notes.read_text() == "mine"
+    for step in (7, 99_999_999, 100_000_000):
+        store.path(step).mkdir()
+    assert store.folder_steps() == [7, 99_999_999, 100_000_000], "with more than eight digits, too"
 
 
 def test_checkpoints_are_listed_without_torch_or_numpy() -> None:
@@ -251,12 +253,6 @@ def test_checkpoints_are_listed_without_torch_or_numpy() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
-
-
-def test_steps_of_more_than_eight_digits_are_the_newest(tmp_path: Path) -> None:
-    for name in ("step-100000000", "step-99999999", "step-00000007"):
-        (tmp_path / name).mkdir()
-    assert local_store(tmp_path).folder_steps() == [7, 99999999, 100000000]
 
 
 def commit(store: CheckpointStore, step: int, write: FileWriter) -> Manifest:
@@ -303,12 +299,6 @@ def test_folders_that_cannot_be_removed_are_returned_and_the_others_removed(
     monkeypatch.setattr(LocalStorage, "remove", refuse_one)
     (failure,) = store.keep_only(set())
     assert failure.startswith(f"the checkpoint {store.path(10)} could not be removed: [Errno 1]")
-    assert store.folder_steps() == [10]
-
-
-def test_folders_without_a_manifest_are_removed_and_others_kept(store: CheckpointStore) -> None:
-    (store.path(20) / "manifest.json").unlink()
-    assert store.remove_unfinished() == []
     assert store.folder_steps() == [10]
 
 

@@ -12,15 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.training.checkpoint.parts import (
-    IDENTITY,
-    KEEP_ALL,
-    SmallRun,
-    Values,
-    assert_same,
-    checkpointer,
-    saved_run,
-)
+from tests.training.checkpoint.parts import IDENTITY, SmallRun, Values, assert_same, checkpointer, saved_run
 from training.checkpoint.host_copy import HostCopy
 from training.checkpoint.retention import Retention
 from training.checkpoint.sharding import NamedTensors
@@ -121,7 +113,9 @@ def test_a_waiting_snapshot_with_a_metric_is_not_replaced_by_one_without(tmp_pat
     assert [(c.step, c.superseded) for c in writer.poll()] == [(1, ()), (2, (3,))]
 
 
-def test_the_final_save_is_never_dropped(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_saved_again", [False, True])
+def test_the_final_save_is_never_dropped(tmp_path: Path, *, is_saved_again: bool) -> None:
+    """Of a step that waits to be saved, the final save is the same one."""
     storage = GatedStorage(tmp_path)
     run = SmallRun()
     storage.close_gate()
@@ -130,43 +124,25 @@ def test_the_final_save_is_never_dropped(tmp_path: Path) -> None:
             run.train()
             run.save(writer, metric=metric)
             assert storage.writing_began.wait(30)
-        run.train()
+        run.train(0 if is_saved_again else 1)
         threading.Timer(0.2, storage.gate.set).start()
         run.save(writer, final=True)
-        assert [(c.step, c.superseded) for c in writer.poll()] == [(1, ()), (2, ()), (3, ())]
-
-
-def test_a_waiting_step_that_is_saved_again_as_the_final_one_is_not_reported_as_superseded(tmp_path: Path) -> None:
-    storage = GatedStorage(tmp_path)
-    run = SmallRun()
-    storage.close_gate()
-    with checkpointer(CheckpointStore(storage)) as writer:
-        for _ in range(2):
-            run.train()
-            run.save(writer)
-            assert storage.writing_began.wait(30)
-        threading.Timer(0.2, storage.gate.set).start()
-        run.save(writer, final=True)
-        assert [(c.step, c.superseded) for c in writer.poll()] == [(1, ()), (2, ())]
+        committed = [(1, ()), (2, ())] if is_saved_again else [(1, ()), (2, ()), (3, ())]
+        assert [(c.step, c.superseded) for c in writer.poll()] == committed
 
 
 def test_a_step_that_is_committed_already_is_not_written_again(tmp_path: Path) -> None:
-    store, run = local_store(tmp_path), SmallRun()
-    run.train(5)
-    with checkpointer(store) as writer:
-        run.save(writer, final=True, tag=Values(text="first"))
-        run.save(writer, final=True, tag=Values(text="second"))
-        assert [c.step for c in writer.poll()] == [5]
-    assert store.open(5, IDENTITY).state.extra == {"tag": {"text": "first"}}
-
-
-def test_the_checkpoint_that_a_run_resumed_from_is_not_written_again(tmp_path: Path) -> None:
     store, run = saved_run(tmp_path, 5)
     before = (store.path(5) / "manifest.json").stat().st_ino
     with checkpointer(store, start_step=5) as writer:
         run.save(writer, final=True)
         assert writer.poll() == []
+        run.train()
+        run.save(writer, final=True, tag=Values(text="first"))
+        run.save(writer, final=True, tag=Values(text="second"))
+        assert [c.step for c in writer.poll()] == [6]
     assert (store.path(5) / "manifest.json").stat().st_ino == before
+    assert store.open(6, IDENTITY).state.extra == {"tag": {"text": "first"}}
 
 
 @pytest.fixture
@@ -204,28 +180,20 @@ def test_memory_that_was_allocated_is_not_reserved_again(tmp_path: Path, allocat
     assert len(allocations) == 1
 
 
-def test_only_retained_checkpoints_are_left(tmp_path: Path) -> None:
-    store, run = local_store(tmp_path), SmallRun()
+def test_only_retained_checkpoints_are_left_of_those_from_before_a_restart_too(tmp_path: Path) -> None:
+    store, run = saved_run(tmp_path, 1, 2)
     rule = Retention(keep_last=2, keep_best=1, higher_is_better=True)
-    with checkpointer(store, retention=rule) as writer:
+    with checkpointer(store, retention=rule, start_step=2) as writer:
         for metric in (0.1, 0.9, 0.2, None, 0.3):
             run.train()
             run.save(writer, metric=metric, final=True)
-    assert store.steps() == [2, 4, 5]
+    assert store.steps() == [4, 6, 7]
     assert all(store.verify(step) == [] for step in store.steps())
 
 
-def test_retention_counts_the_checkpoints_from_before_a_restart(tmp_path: Path) -> None:
-    store, run = saved_run(tmp_path, 1, 2, 3)
-    rule = Retention(keep_last=2, keep_best=0, higher_is_better=True)
-    with checkpointer(store, retention=rule, start_step=3) as writer:
-        run.train()
-        run.save(writer, final=True)
-    assert store.steps() == [3, 4]
-
-
-def test_a_bad_newer_checkpoint_is_removed_after_the_next_commit_and_never_counts_as_newest(tmp_path: Path) -> None:
+def test_a_bad_checkpoint_is_written_again_or_removed_after_the_next_commit(tmp_path: Path) -> None:
     store, _ = saved_run(tmp_path, 1, 2, 9)
+    (store.path(2) / "optimizer.safetensors").unlink()
     (store.path(9) / "model.safetensors").write_bytes(b"damaged")
     restored = store.newest_good(IDENTITY)
     assert restored is not None
@@ -235,17 +203,7 @@ def test_a_bad_newer_checkpoint_is_removed_after_the_next_commit_and_never_count
         assert store.folder_steps() == [1, 2, 9]
         run.train()
         run.save(writer, final=True)
-    assert store.folder_steps() == [3]
-    assert store.verify(3) == []
-
-
-def test_a_step_whose_checkpoint_was_bad_is_written_again(tmp_path: Path) -> None:
-    store, _ = saved_run(tmp_path, 1, 2)
-    (store.path(2) / "optimizer.safetensors").unlink()
-    run = load(store, 1)
-    with checkpointer(store, retention=KEEP_ALL, start_step=1) as writer:
-        run.train()
-        run.save(writer, final=True)
+    assert store.folder_steps() == [2]
     assert store.verify(2) == []
 
 

@@ -18,11 +18,7 @@ def usual(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize(
     "communication",
-    [
-        {"static_graph": True},
-        {"gradient_as_bucket_view": False, "bucket_megabytes": 0.01},
-        {"shard_optimizer": True},
-    ],
+    [{"static_graph": True}, {"gradient_as_bucket_view": False, "bucket_megabytes": 0.01}, {"shard_optimizer": True}],
     ids=["static graph", "copied gradients in small buckets", "a sharded optimizer"],
 )
 def test_the_weights_are_those_of_the_defaults(tmp_path: Path, usual: str, communication: dict[str, Any]) -> None:

@@ -150,9 +150,7 @@ def test_an_average_after_every_step_of_sgd_is_ddp_and_diloco_of_rate_1_without_
             np.testing.assert_allclose(ours.weights, plain.weights, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
-def test_diloco_moves_the_last_average_towards_the_next_with_nesterov_momentum(
-    cases: dict[str, list[Trained]],
-) -> None:
+def test_diloco_moves_the_last_average_towards_the_next_with_nesterov_momentum(cases: dict[str, list[Trained]]) -> None:
     """Both ranks compute their local steps here again: SGD from the outer weights."""
     first, second = cases["DiLoCo"]
     outer, momentum = first.weights[0], np.zeros_like(first.weights[0])

@@ -17,10 +17,7 @@ from training.config.schema import TrainingSettings
 HUGGING_FACE: dict[str, Any] = {
     "fp16": {"enabled": "auto", "loss_scale": 0, "loss_scale_window": 1000, "initial_scale_power": 16},
     "bf16": {"enabled": "auto"},
-    "optimizer": {
-        "type": "AdamW",
-        "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"},
-    },
+    "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"}},
     "scheduler": {
         "type": "WarmupCosineLR",
         "params": {"warmup_min_ratio": "auto", "warmup_num_steps": "auto", "total_num_steps": "auto"},

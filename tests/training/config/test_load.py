@@ -131,11 +131,6 @@ def test_groups_that_the_strategy_cannot_make_are_refused() -> None:
         assert expected in message(overrides=overrides, flags={"num_workers": workers, "gpus_per_worker": "2"})
 
 
-def test_an_unknown_flag_is_a_value_error() -> None:
-    with pytest.raises(ValueError, match="epoch"):
-        load_settings(flags={"epoch": "3"}, environment={})
-
-
 NAMES = st.from_regex(r"[a-z0-9][a-z0-9._-]{0,62}", fullmatch=True)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)
 

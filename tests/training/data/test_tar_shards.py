@@ -16,8 +16,6 @@ from PIL import Image
 
 from training.config.schema import DataSettings, OptionValue
 from training.data import tar_index, tar_shards
-from training.data.loader import TrainLoader
-from training.data.order import BatchPlan
 from training.data.registry import check_files, load_dataset, validate
 from training.data.types import DataBundle
 from training.errors import DataError, SettingsError
@@ -97,19 +95,6 @@ def test_the_folders_of_the_splits_are_used(tmp_path: Path) -> None:
     ]
     assert splits == [list(range(20)), list(range(20, 26)), list(range(26, 30))]
     assert [bundle.train.draws, bundle.validation.draws, bundle.test.draws] == [5, 0, 0]
-
-
-def test_loader_processes_read_the_same_as_the_rank(shards: Path) -> None:
-    bundle = load(shards)
-    plan = BatchPlan(size=len(bundle.train), global_batch=8, world=1)
-    epochs = [
-        [
-            torch.cat([batch.inputs for batch in step])
-            for step in TrainLoader(bundle.train, plan=plan, seed=1, rank=0, loader_workers=workers).epoch(0)
-        ]
-        for workers in (0, 2)
-    ]
-    assert all(torch.equal(one, other) for one, other in zip(*epochs, strict=True))
 
 
 def test_members_of_every_tar_format_are_found(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 import torch
 from torch import nn
@@ -14,30 +16,25 @@ from training.models.rnn import rnn
 TEXTS = SampleSpec(shape=(12,), outputs=4, vocabulary=100)
 
 
-@pytest.mark.parametrize(("cell", "gates"), [("lstm", 4), ("gru", 3)])
-@pytest.mark.parametrize("bidirectional", [True, False])
-@pytest.mark.parametrize("layers", [1, 2])
-def test_the_parameters_are_those_of_the_formula(cell: str, gates: int, *, bidirectional: bool, layers: int) -> None:
+def test_the_parameters_are_those_of_the_formula() -> None:
     """Each gate of a layer has a matrix of its inputs, one of its states, and two biases (torch.nn.LSTM, torch.nn.GRU)."""
-    options = RnnOptions.model_validate(
-        {"cell": cell, "embedding": 8, "hidden": 16, "layers": layers, "bidirectional": bidirectional}
-    )
-    directions = 2 if bidirectional else 1
-    widths = [8, *[16 * directions] * (layers - 1)]
-    recurrent = sum(directions * gates * 16 * (width + 16 + 2) for width in widths)
-    model = rnn(TEXTS, options)
-    assert sum(p.numel() for p in model.parameters()) == 100 * 8 + recurrent + 16 * directions * 4 + 4
-    assert model(torch.randint(100, (3, 12))).shape == (3, 4)
+    for (cell, gates), directions, layers in product((("lstm", 4), ("gru", 3)), (1, 2), (1, 2)):
+        sizes = {"embedding": 8, "hidden": 16, "layers": layers, "bidirectional": directions == 2}
+        model = rnn(TEXTS, RnnOptions.model_validate({"cell": cell, **sizes}))
+        widths = [8, *[16 * directions] * (layers - 1)]
+        recurrent = sum(directions * gates * 16 * (width + 16 + 2) for width in widths)
+        assert sum(p.numel() for p in model.parameters()) == 100 * 8 + recurrent + 16 * directions * 4 + 4
+        assert model(torch.randint(100, (3, 12))).shape == (3, 4)
 
 
-@pytest.mark.parametrize(("bidirectional", "sees"), [(True, True), (False, False)])
-def test_only_a_bidirectional_one_sees_later_tokens_in_an_early_state(*, bidirectional: bool, sees: bool) -> None:
-    model = rnn(TEXTS, RnnOptions(bidirectional=bidirectional)).eval()
-    tokens = torch.randint(100, (1, 12))
-    changed = tokens.clone()
-    changed[0, -1] = (changed[0, -1] + 1) % 100
-    before, after = (model.recurrent(model.tokens(one))[0][0, 0] for one in (tokens, changed))
-    assert torch.equal(before, after) is not sees
+def test_only_a_bidirectional_one_sees_later_tokens_in_an_early_state() -> None:
+    for bidirectional in (True, False):
+        model = rnn(TEXTS, RnnOptions(bidirectional=bidirectional)).eval()
+        tokens = torch.randint(100, (1, 12))
+        changed = tokens.clone()
+        changed[0, -1] = (changed[0, -1] + 1) % 100
+        before, after = (model.recurrent(model.tokens(one))[0][0, 0] for one in (tokens, changed))
+        assert torch.equal(before, after) is not bidirectional
 
 
 def test_numbers_and_targets_for_each_token_are_refused() -> None:

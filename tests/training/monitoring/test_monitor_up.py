@@ -27,7 +27,7 @@ from training.errors import PreflightError
 from training.monitoring.firing import FiringAlerts
 from training.monitoring.grafana import write_provisioning
 from training.monitoring.places import URL_FILE
-from training.monitoring.prometheus import RUN_GROUPS, find_prometheus
+from training.monitoring.prometheus import find_prometheus
 from training.rundir import RunDirectory
 
 pytestmark = pytest.mark.monitoring
@@ -124,12 +124,6 @@ def test_without_prometheus_the_remedy_is_named() -> None:
     assert missing.value.remedy.startswith("apt-get install prometheus")
     with pytest.raises(PreflightError, match="PROMETHEUS=/nowhere is not executable"):
         find_prometheus({"PATH": "", "PROMETHEUS": "/nowhere"})
-
-
-def test_the_rules_of_local_runs_need_nothing_of_a_cluster() -> None:
-    expressions = [alert.expression for group in RUN_GROUPS for alert in group.alerts]
-    assert expressions
-    assert [one for one in expressions if "kube_" in one or "kueue_" in one or "absent(" in one] == []
 
 
 def test_grafana_gets_the_dashboards_and_the_data_source(tmp_path: Path) -> None:

@@ -14,10 +14,7 @@ from training.recovery.budgets import Backoff, Budget, budgets_of
 from training.recovery.causes import Cause
 from training.recovery.policy import Incident, RecoveryPolicy, Restart, Stop
 
-RESTARTED = [
-    *(Cause.LOST_PROCESS, Cause.LOST_NODE, Cause.COMMUNICATION),
-    *(Cause.HANG, Cause.HARDWARE, Cause.STORAGE),
-]
+RESTARTED = [*(Cause.LOST_PROCESS, Cause.LOST_NODE, Cause.COMMUNICATION), *(Cause.HANG, Cause.HARDWARE, Cause.STORAGE)]
 
 
 def failure(

@@ -49,9 +49,7 @@ def assert_close(first: Path, second: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("recipe", "ranks", "strategy"),
-    [(MLP, 2, FSDP2), (LANGUAGE, 4, HSDP)],
-    ids=["mlp-fsdp2", "transformer-hsdp-2x2"],
+    ("recipe", "ranks", "strategy"), [(MLP, 2, FSDP2), (LANGUAGE, 4, HSDP)], ids=["mlp-fsdp2", "transformer-hsdp-2x2"]
 )
 def test_twenty_steps_are_those_of_one_process(
     tmp_path: Path, recipe: dict[str, Any], ranks: int, strategy: dict[str, Any]

@@ -52,12 +52,7 @@ def one_process(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.mark.parametrize(
     ("name", "recipe", "ranks", "strategy"),
-    [
-        ("mlp", MLP, 2, TWO),
-        ("mlp", MLP, 2, INTERLEAVED),
-        ("transformer", TRANSFORMER, 4, TWO),
-        ("cnn", CNN, 2, TWO),
-    ],
+    [("mlp", MLP, 2, TWO), ("mlp", MLP, 2, INTERLEAVED), ("transformer", TRANSFORMER, 4, TWO), ("cnn", CNN, 2, TWO)],
     ids=["1f1b", "interleaved", "2x2-with-shared-weights", "batch-norm-and-average"],
 )
 def test_twenty_steps_are_those_of_one_process(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +35,9 @@ def _averaged_gradient(place: RankPlace, *, held_back: bool) -> tuple[list[float
     """The gradient of this rank's loss, its norm, and the ranks it is averaged over."""
     with in_group(place):
         strategy = DataParallel(network(), lambda module: SGD(module.parameters(), lr=0.1), device=CPU)
-        own = INPUTS[place.rank :: place.world]
-        if held_back:
-            with strategy.accumulating():
-                strategy.model(own).square().sum().backward()
-        else:
-            strategy.model(own).square().sum().backward()
+        with strategy.accumulating() if held_back else nullcontext():
+            strategy.model(INPUTS[place.rank :: place.world]).square().sum().backward()
         gradient = torch.cat([p.grad.reshape(-1) for p in strategy.module.parameters() if p.grad is not None])
-
         return gradient.tolist(), float(strategy.gradient_norm()), strategy.averaged_ranks
 
 

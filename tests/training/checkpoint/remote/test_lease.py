@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,15 +17,7 @@ from tests.engines.s3_faults import FaultyS3
 from tests.training.checkpoint.remote.parts import connect, failing
 from training.checkpoint.remote import lease as leases
 from training.checkpoint.remote.bucket import RunBucket
-from training.checkpoint.remote.lease import (
-    LEASE_OBJECT,
-    Lease,
-    LeaseLostError,
-    Writer,
-    confirm,
-    held,
-    writer_of,
-)
+from training.checkpoint.remote.lease import LEASE_OBJECT, Lease, LeaseLostError, Writer, confirm, held, writer_of
 from training.errors import PreflightError
 
 SECONDS = 60
@@ -86,23 +79,17 @@ def test_the_lease_of_a_dead_process_of_this_machine_is_taken_over_at_once(bucke
 
 
 def test_of_writers_that_start_together_one_gets_the_lease(bucket: RunBucket) -> None:
-    writers = [elsewhere() for _ in range(4)]
-    writers = [replace(writer, token=f"{number:032x}") for number, writer in enumerate(writers)]
-    taken: list[str] = []
+    writers = [replace(elsewhere(), token=f"{number:032x}") for number in range(4)]
     started = threading.Barrier(len(writers))
 
-    def compete(writer: Writer) -> None:
+    def compete(writer: Writer) -> bool:
         started.wait()
-        if Lease(bucket, writer)._write(replaces=None):
-            taken.append(writer.token)
+        return Lease(bucket, writer)._write(replaces=None)
 
-    threads = [threading.Thread(target=compete, args=(writer,)) for writer in writers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(taken) == 1
-    confirm(bucket, taken[0])
+    with ThreadPoolExecutor(len(writers)) as pool:
+        won = list(pool.map(compete, writers))
+    (winner,) = (writer for writer, has_won in zip(writers, won, strict=True) if has_won)
+    confirm(bucket, winner.token)
 
 
 def test_a_lease_is_held_while_the_block_runs_and_is_then_free(bucket: RunBucket, tmp_path: Path) -> None:
