@@ -70,9 +70,7 @@ def test_a_changed_file_makes_a_checkout_dirty_but_an_untracked_one_does_not(rep
     assert environment.revision(repository) == {**clean, "dirty": True}
 
 
-def test_there_is_no_revision_without_a_repository_a_commit_or_git(
-    tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_git_there_is_no_revision(tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert environment.revision(tmp_path) is None
     git(tmp_path, "init")
     assert environment.revision(tmp_path) is None

@@ -127,9 +127,7 @@ def leave(folder: Path, *, rank: int, step: int, stack: str = "", attempt: int =
 
 
 @pytest.mark.parametrize("exits", [{1: -11}, {1: None}])
-def test_a_crash_is_named_with_step_and_place_and_not_blamed_on_memory(
-    tmp_path: Path, exits: dict[int, int | None]
-) -> None:
+def test_a_crash_is_named_with_step_and_place(tmp_path: Path, exits: dict[int, int | None]) -> None:
     failures.record(tmp_path, at(1.0, LOST_PEER, rank=0), attempt=0)
     leave(tmp_path, rank=1, step=13, stack=SEGFAULT)
     found = cause(tmp_path, ended=WorkersFailedError("status 1", exits=exits))

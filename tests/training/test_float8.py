@@ -76,9 +76,7 @@ def test_a_model_without_such_layers_is_refused() -> None:
         assert "precision.mode=bf16" in str(refusal.value)
 
 
-def test_a_rank_without_a_gpu_with_an_older_one_or_without_the_library_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rank_that_cannot_compute_in_fp8_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(FAKE_GPUS, "fake-0")
     settings = small_settings(**LANGUAGE, precision={"mode": "fp8"}, scale={"gpu": True})
     with pytest.raises(SettingsError, match=r"precision\.mode=fp8 needs a GPU, and this rank computes on cpu"):
@@ -170,7 +168,7 @@ def test_checkpoints_and_the_export_have_the_tensors_of_bf16(runs: Path) -> None
         assert {dtype for dtype, _ in shapes(runs / "fp8" / name).values()} == {torch.float32}
 
 
-def test_a_run_that_is_stopped_and_resumed_ends_in_the_same_weights(runs: Path, tmp_path: Path) -> None:
+def test_a_run_that_resumes_ends_in_the_same_weights(runs: Path, tmp_path: Path) -> None:
     train(tmp_path / "parted", loop={**LANGUAGE["loop"], "max_steps": 7})
     train(tmp_path / "parted")
     assert select(read_all(tmp_path / "parted"), Restored)[0].step == 7

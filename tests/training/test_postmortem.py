@@ -69,9 +69,7 @@ def test_each_end_of_a_run_has_its_cause(tmp_path: Path) -> None:
             assert case_of(run).state == "runs"
 
 
-def test_the_command_prints_the_cause_and_writes_a_page_with_all_that_is_left(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_prints_the_cause_and_writes_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = run_with(tmp_path, WorkersFailed(attempt=0, reason=KILLED, restarts=False), FAILED)
     dead = {"what": "actor RayTrainWorker (process 7 on 10.0.0.1)", "state": "DEAD", "why": "worker process died"}
     (run.path / "failures" / "attempt-0-ray.json").write_text(json.dumps([dead]))
@@ -103,9 +101,7 @@ def test_a_run_without_events_has_a_page(tmp_path: Path) -> None:
     assert "ended without a message" in Page(page.render(case_of(run))).text
 
 
-def test_a_page_that_cannot_be_written_and_options_of_a_cluster_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_written_or_found_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = run_with(tmp_path, RunEnded(status="done", step=5))
     (tmp_path / "file").touch()
     assert main(["postmortem", str(run.path), "--out", str(tmp_path / "file" / "page.html")]) == 2

@@ -58,9 +58,7 @@ def scale_of(precision: Precision) -> float:
 @pytest.mark.parametrize(
     ("mode", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16), ("fp16", torch.float16)]
 )
-def test_the_forward_pass_runs_in_the_mode_s_format_and_weights_and_gradients_in_float32(
-    mode: Mode, dtype: torch.dtype
-) -> None:
+def test_the_forward_pass_has_the_mode_s_format_and_weights_float32(mode: Mode, dtype: torch.dtype) -> None:
     trainee = Trainee(mode)
     assert trainee.logits().dtype == dtype
     assert trainee.step(), "applied"

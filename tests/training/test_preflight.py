@@ -219,9 +219,7 @@ def test_the_memory_is_that_of_the_machine_or_of_the_tightest_cgroup(tmp_path: P
     assert 2**20 < available_memory() < 2**50
 
 
-def test_zero_without_deepspeed_is_refused_with_the_command_that_installs_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_zero_without_deepspeed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight, "find_spec", lambda _: None)
     message = refusal(settings(tmp_path, "strategy.name=zero2"))
     assert "strategy.name=zero2 needs DeepSpeed, which is not installed" in message

@@ -50,9 +50,7 @@ def test_drivers_of_several_nodes_create_the_folder_of_one_run_at_once(tmp_path:
 
 
 @given(model=st.text(min_size=1), dataset=st.text(min_size=1))
-def test_any_model_and_dataset_make_a_valid_name(
-    tmp_path_factory: pytest.TempPathFactory, model: str, dataset: str
-) -> None:
+def test_any_names_make_a_valid_one(tmp_path_factory: pytest.TempPathFactory, model: str, dataset: str) -> None:
     root = tmp_path_factory.mktemp("runs", numbered=True)
     odd = TrainingSettings(
         run=RunSettings(directory=root), model=ModelSettings(name=model), data=DataSettings(dataset=dataset)
@@ -182,9 +180,7 @@ def test_a_run_with_a_number_of_workers_is_resumed_with_a_range_to_resize_it(tmp
     assert load_settings(overrides=[other]).scale.is_elastic
 
 
-def test_a_run_without_its_checkpoints_is_repeated_by_a_command_that_makes_a_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_without_its_checkpoints_is_repeated_as_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A trial of a search that has lost has none: the new run is not one of the search's folder."""
     monkeypatch.setenv("RTP_RUN_DIRECTORY", str(tmp_path / "runs"))
     trial, run = make(tmp_path / "searches" / "first" / "trials", "t001"), make(tmp_path / "runs", "mine")

@@ -47,9 +47,7 @@ def test_the_same_seed_gives_the_same_draws_of_every_generator_and_another_seed_
     assert all(left != right for left, right in zip(first, draws(), strict=True))
 
 
-def test_determinism_is_set_in_torch_cudnn_and_cublas_whose_own_workspace_is_kept(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_determinism_is_set_in_torch_cudnn_and_cublas(monkeypatch: pytest.MonkeyPatch) -> None:
     for deterministic in (False, True):
         seed_everything(0, deterministic=deterministic)
         assert torch.are_deterministic_algorithms_enabled() == deterministic
@@ -70,9 +68,7 @@ def test_the_same_step_has_the_same_dropout_mask_whatever_was_drawn_before(step:
 
 
 @given(steps, steps)
-def test_another_step_has_another_dropout_mask(
-    left: tuple[int, int, int, int], right: tuple[int, int, int, int]
-) -> None:
+def test_another_step_has_another_mask(left: tuple[int, int, int, int], right: tuple[int, int, int, int]) -> None:
     seed_step(*left)
     mask = dropout_mask()
     seed_step(*right)

@@ -21,9 +21,7 @@ def _lines(run: RunDirectory, delivery: DeliveryReport) -> dict[str, str]:
     return dict(parts)
 
 
-def test_a_run_of_this_machine_names_the_commands_that_read_its_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_of_this_machine_names_commands_of_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(RUN_ARGUMENTS_VARIABLE, raising=False)
     run = RunDirectory(tmp_path / "digits")
     lines = _lines(run, _AWAY)

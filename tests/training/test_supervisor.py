@@ -118,9 +118,7 @@ def test_a_run_that_ends_well_is_logged_from_start_to_end(run: RunDirectory, mon
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before, "its handlers stayed"
 
 
-def test_dead_ranks_are_restarted_up_to_the_limit_with_a_notice_each(
-    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dead_ranks_are_restarted_with_a_notice_each(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     launcher = ScriptedLauncher(die, die, well)
     assert supervise(run, launcher, monkeypatch, max_restarts=2) == DONE
     assert launcher.attempts == [0, 1, 2]
@@ -136,9 +134,7 @@ def test_dead_ranks_are_restarted_up_to_the_limit_with_a_notice_each(
     ]
 
 
-def test_one_failure_beyond_the_limit_of_a_driver_ends_the_run(
-    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_beyond_a_driver_s_limit_ends_the_run(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     """KubeRay retries a job with another driver of the same run, which restarts its ranks as often again."""
     for driver in range(2):
         launcher = ScriptedLauncher(*[die] * 9)
@@ -152,9 +148,7 @@ def test_one_failure_beyond_the_limit_of_a_driver_ends_the_run(
         assert [one.restarts for one in failed] == [True, True, False]
 
 
-def test_a_step_that_fails_three_times_ends_the_run_with_the_evidence(
-    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_step_that_fails_three_times_ends_the_run(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     def die_in_step_13(task: RankTask) -> Outcome:
         StepFile(run.path, attempt=task.attempt, rank=0).set(13)
         return die(task)
@@ -182,9 +176,7 @@ def test_a_signal_ends_the_wait_for_a_restart_at_once(run: RunDirectory, monkeyp
     assert select(read_all(run.path), RunEnded)[-1].status == "interrupted"
 
 
-def test_a_refusal_keeps_its_exit_status_and_message_and_is_not_retried(
-    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refusal_keeps_its_status_and_is_final(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     launcher = ScriptedLauncher(refuse)
     with pytest.raises(PlatformError) as caught:
         supervise(run, launcher, monkeypatch)
@@ -193,9 +185,7 @@ def test_a_refusal_keeps_its_exit_status_and_message_and_is_not_retried(
     assert launcher.attempts == [0]
 
 
-def test_a_defect_is_reported_with_its_traceback_and_the_path_of_the_logs(
-    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_defect_is_reported_with_its_traceback(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TrainingFailedError) as caught:
         supervise(run, ScriptedLauncher(raise_in_code), monkeypatch)
     text = str(caught.value)
@@ -204,9 +194,7 @@ def test_a_defect_is_reported_with_its_traceback_and_the_path_of_the_logs(
     assert str(run.logs) in text
 
 
-def test_the_rank_and_the_node_of_a_hardware_error_are_named(
-    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rank_and_node_of_a_hardware_error_are_named(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     def find_a_sick_gpu(task: RankTask) -> Outcome:
         failure = Failure.of(DeviceError("node ip-10-0-0-7, GPU 3: no answer within 60 s"), rank=11)
         failures.record(task.run_directory, failure, attempt=task.attempt)

@@ -42,9 +42,7 @@ def test_two_ranks_report_their_flops_and_waits_and_train_the_same_weights_as_wi
     assert waited > 0
 
 
-def test_a_rank_alone_waits_for_nobody_and_flops_that_cannot_be_counted_are_a_warning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_flops_that_cannot_be_counted_are_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*_: object, **__: object) -> int:
         raise AssertionError("shapes are incompatible")
 

@@ -122,9 +122,7 @@ def _resume(place: RankPlace, folder: Path, step: int, settings: StrategySetting
         return True
 
 
-def test_a_sharded_checkpoint_resumes_in_one_process_whose_checkpoint_resumes_sharded(
-    saved: Path, tmp_path: Path
-) -> None:
+def test_a_sharded_checkpoint_resumes_in_one_process_and_back(saved: Path, tmp_path: Path) -> None:
     reference = load_file(saved / "reference.safetensors")
     run = ShardedRun(None, seed=1)
     run.states().restore(local_store(saved).open(2, IDENTITY))

@@ -16,9 +16,7 @@ rules = st.builds(Retention, keep_last=st.integers(1, 5), keep_best=st.integers(
 
 
 @given(metrics_by_step, rules)
-def test_the_newest_and_no_more_than_configured_are_kept_also_when_the_rule_is_applied_again(
-    metrics: dict[int, float | None], rule: Retention
-) -> None:
+def test_the_newest_and_no_more_than_configured_are_kept(metrics: dict[int, float | None], rule: Retention) -> None:
     kept = rule.retained(metrics)
     assert set(sorted(metrics)[-rule.keep_last :]) <= kept <= metrics.keys()
     assert len(kept) <= rule.keep_last + rule.keep_best
@@ -26,9 +24,7 @@ def test_the_newest_and_no_more_than_configured_are_kept_also_when_the_rule_is_a
 
 
 @given(metrics_by_step, rules)
-def test_no_dropped_checkpoint_is_better_than_a_kept_best_one(
-    metrics: dict[int, float | None], rule: Retention
-) -> None:
+def test_no_dropped_checkpoint_is_better_than_a_kept_one(metrics: dict[int, float | None], rule: Retention) -> None:
     kept = rule.retained(metrics)
     sign = 1 if rule.higher_is_better else -1
 

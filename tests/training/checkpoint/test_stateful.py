@@ -25,9 +25,7 @@ def save(directory: Path, run: SmallRun, **others: Stateful) -> VerifiedCheckpoi
     return store.open(3, IDENTITY)
 
 
-def test_tensors_and_json_values_of_one_state_and_of_modules_are_restored_and_new_ones_keep_theirs(
-    tmp_path: Path,
-) -> None:
+def test_tensors_and_values_are_restored_and_new_states_keep_theirs(tmp_path: Path) -> None:
     mixed = {"average": torch.randn(3, dtype=torch.float64), "count": 7, "names": ["a", None], "rate": 0.1}
     back, saved, other, new = Values(), nn.Linear(2, 3), nn.Linear(2, 3), Values(count=1)
     checkpoint = save(tmp_path, SmallRun(), mixed=Values(**mixed), ema=saved)

@@ -110,7 +110,7 @@ def store(pristine: tuple[Path, SmallRun], tmp_path: Path) -> CheckpointStore:
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_a_damaged_newest_checkpoint_is_named_and_skipped_for_the_one_before(
+def test_a_damaged_newest_checkpoint_is_skipped(
     store: CheckpointStore, pristine: tuple[Path, SmallRun], file: str
 ) -> None:
     good = (store.path(20) / file).read_bytes()
@@ -152,9 +152,7 @@ def test_a_folder_or_a_broken_link_in_an_old_checkpoint_stops_neither_reading_no
     assert store.folder_steps() == [20]
 
 
-def test_of_good_checkpoints_the_newest_is_chosen_and_none_is_skipped(
-    store: CheckpointStore, pristine: tuple[Path, SmallRun]
-) -> None:
+def test_of_good_checkpoints_the_newest_is_chosen(store: CheckpointStore, pristine: tuple[Path, SmallRun]) -> None:
     restored = store.newest_good(IDENTITY)
     assert restored is not None
     assert (restored.progress.step, restored.skipped, restored.notes) == (20, (), ())
@@ -173,9 +171,7 @@ def test_if_no_checkpoint_is_good_the_error_lists_them_all(store: CheckpointStor
     assert "run.name" in caught.value.remedy
 
 
-def test_a_run_that_was_killed_in_its_first_save_has_no_checkpoint_and_no_error(
-    tmp_path: Path, store: CheckpointStore
-) -> None:
+def test_a_run_that_was_killed_in_its_first_save_has_no_checkpoint(tmp_path: Path, store: CheckpointStore) -> None:
     (store.path(20) / "manifest.json").unlink()
     assert verify_run(tmp_path) == [
         (store.path(10), []),
@@ -189,9 +185,7 @@ def test_a_run_that_was_killed_in_its_first_save_has_no_checkpoint_and_no_error(
     assert not (tmp_path / "none").exists()
 
 
-def test_a_run_of_another_kind_is_refused_with_both_values_and_other_differences_are_reported(
-    store: CheckpointStore,
-) -> None:
+def test_a_run_of_another_kind_is_refused_and_other_differences_are_reported(store: CheckpointStore) -> None:
     others: dict[str, str | int] = {
         "model": "resnet18",
         "dataset_fingerprint": "e" * 64,
@@ -286,9 +280,7 @@ def test_a_commit_that_fails_names_the_reason_and_leaves_nothing(store: Checkpoi
         assert store.folder_steps() == [10, 20]
 
 
-def test_folders_that_cannot_be_removed_are_returned_and_the_others_removed(
-    store: CheckpointStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folders_that_cannot_be_removed_are_returned(store: CheckpointStore, monkeypatch: pytest.MonkeyPatch) -> None:
     remove = LocalStorage.remove
 
     def refuse_one(storage: LocalStorage, folder: str, *, first: str) -> None:
@@ -302,9 +294,7 @@ def test_folders_that_cannot_be_removed_are_returned_and_the_others_removed(
     assert store.folder_steps() == [10]
 
 
-def test_a_checkpoint_whose_files_cannot_be_read_is_skipped(
-    store: CheckpointStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkpoint_that_cannot_be_read_is_skipped(store: CheckpointStore, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = LocalStorage.sizes
 
     def fail_for_20(storage: LocalStorage, folder: str) -> dict[str, int]:

@@ -223,9 +223,7 @@ def test_an_old_checkpoint_that_cannot_be_removed_is_a_warning(tmp_path: Path, m
     assert store.verify(2) == []
 
 
-def test_a_new_writer_reports_failed_removals_with_its_first_checkpoint_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_writer_reports_failed_removals_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, run = saved_run(tmp_path, 1, 2)
     (store.path(2) / "manifest.json").unlink()
     monkeypatch.setattr(store, "remove_unfinished", lambda: ["step-00000002 could not be removed"])

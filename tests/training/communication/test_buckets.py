@@ -25,9 +25,7 @@ def test_the_weights_are_those_of_the_defaults(tmp_path: Path, usual: str, commu
     assert train(tmp_path, 2, communication, steps=6) == usual
 
 
-def test_a_run_with_a_sharded_optimizer_resumes_from_one_without_and_the_other_way_round(
-    tmp_path: Path, usual: str
-) -> None:
+def test_a_run_with_a_sharded_optimizer_resumes_from_one_without_and_back(tmp_path: Path, usual: str) -> None:
     for steps, is_sharded in ((2, True), (4, False), (6, True)):
         weights = train(tmp_path, 2, {"shard_optimizer": is_sharded}, steps=steps)
     assert weights == usual

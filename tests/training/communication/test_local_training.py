@@ -142,9 +142,7 @@ def cases() -> dict[str, list[Trained]]:
     return {name: [rank[index] for rank in ranks] for index, name in enumerate(CASES)}
 
 
-def test_an_average_after_every_step_of_sgd_is_ddp_and_diloco_of_rate_1_without_momentum_averages(
-    cases: dict[str, list[Trained]],
-) -> None:
+def test_averages_after_every_step_are_ddp_and_plain_diloco_averages(cases: dict[str, list[Trained]]) -> None:
     for name, expected in (("every step", "DDP"), ("average", "local SGD")):
         for ours, plain in zip(cases[name], cases[expected], strict=True):
             np.testing.assert_allclose(ours.weights, plain.weights, rtol=1e-5, atol=1e-6, err_msg=name)

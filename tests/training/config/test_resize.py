@@ -38,9 +38,7 @@ def test_micro_batches_grow_in_number_and_not_in_size() -> None:
 
 
 @given(batch=st.integers(1, 96), workers=st.integers(1, 8), accumulation=st.integers(1, 4), number=st.integers(1, 96))
-def test_a_resized_run_is_valid_and_takes_as_much_memory_at_most(
-    batch: int, workers: int, accumulation: int, number: int
-) -> None:
+def test_a_resized_run_is_valid_and_takes_no_more(batch: int, workers: int, accumulation: int, number: int) -> None:
     parts = workers * accumulation
     began = settings(workers, accumulation, batch=parts * batch)
     if number not in fitting_workers(began):

@@ -69,9 +69,7 @@ def bucket(s3_api: S3Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
 
 
 @pytest.mark.parametrize("case", _CASES)
-def test_a_run_on_a_bucket_equals_the_run_on_the_files_that_were_uploaded(
-    case: str, bucket: Bucket, tmp_path: Path
-) -> None:
+def test_a_run_on_a_bucket_equals_one_on_the_uploaded_files(case: str, bucket: Bucket, tmp_path: Path) -> None:
     write, sections = _CASES[case]
     local = tmp_path / "local"
     write(local)

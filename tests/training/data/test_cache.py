@@ -54,9 +54,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
 
 
-def test_a_restart_reads_and_repairs_what_the_run_began_with_and_a_new_run_what_has_changed(
-    images: Path, tmp_path: Path
-) -> None:
+def test_a_restart_repairs_the_copy_and_a_new_run_copies_changes(images: Path, tmp_path: Path) -> None:
     settings, file = data(images, tmp_path / "cache"), Path("train/class-0/0.png")
     copy(settings)
     copied, before = cached(settings).folder, contents(images)
@@ -101,9 +99,7 @@ def test_a_killed_rank_leaves_no_copier_behind_and_the_next_one_continues(images
     assert contents(cached(settings).folder) == contents(images)
 
 
-def test_a_dataset_that_does_not_fit_or_cannot_be_written_is_refused_with_size_and_room(
-    images: Path, tmp_path: Path
-) -> None:
+def test_a_dataset_that_does_not_fit_or_cannot_be_written_is_refused(images: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match=r"data\.cache=.*file/cache cannot be written"):
         copy(data(images, tmp_path / "file" / "cache"))
@@ -120,9 +116,7 @@ def test_a_full_disk_is_refused(images: Path, tmp_path: Path) -> None:
         copy(data(images, tmp_path / "disk" / "cache"))
 
 
-def test_a_folder_of_a_bucket_is_copied_and_one_that_is_empty_or_not_there_refused(
-    s3_api: S3Api, images: Path, tmp_path: Path
-) -> None:
+def test_a_folder_of_a_bucket_is_copied_and_others_are_refused(s3_api: S3Api, images: Path, tmp_path: Path) -> None:
     with new_bucket(s3_api, tmp_path / "unused") as bucket:
         bucket.put(contents(images))
         settings = data(f"s3://{bucket.name}/data", tmp_path / "cache")

@@ -20,9 +20,7 @@ def test_every_sample_is_either_kept_or_held_out(labels: NDArray[np.int64], frac
 
 
 @given(labels=LABELS, fraction=FRACTIONS)
-def test_the_fraction_of_each_class_is_rounded_to_the_nearest_sample(
-    labels: NDArray[np.int64], fraction: float
-) -> None:
+def test_the_fraction_of_each_class_is_rounded_to_a_sample(labels: NDArray[np.int64], fraction: float) -> None:
     _, held = hold_out(labels, fraction)
     for label in range(7):
         size = int((labels == label).sum())

@@ -65,9 +65,7 @@ def _assert_equal_steps(first: list[list[Batch]], second: list[list[Batch]]) -> 
     accumulation=st.integers(1, 4),
     epoch=st.integers(0, 3),
 )
-def test_the_ranks_read_each_sample_once_per_epoch(
-    size: int, global_batch: int, world: int, accumulation: int, epoch: int
-) -> None:
+def test_ranks_read_each_sample_once(size: int, global_batch: int, world: int, accumulation: int, epoch: int) -> None:
     plan = BatchPlan(size=size, global_batch=global_batch, world=world, accumulation=accumulation)
     bundle = _id_bundle(size)
     ids = [
@@ -87,9 +85,7 @@ def test_the_ranks_read_each_sample_once_per_epoch(
     world=st.sampled_from([1, 2, 4]),
     accumulation=st.integers(1, 4),
 )
-def test_short_batches_are_padded_with_other_samples(
-    size: int, global_batch: int, world: int, accumulation: int
-) -> None:
+def test_short_batches_get_other_samples_too(size: int, global_batch: int, world: int, accumulation: int) -> None:
     plan = BatchPlan(size=size, global_batch=global_batch, world=world, accumulation=accumulation)
     for rank in range(world):
         for step in TrainLoader(_id_bundle(size).train, plan=plan, seed=1, rank=rank).epoch(0):
@@ -102,9 +98,7 @@ def test_short_batches_are_padded_with_other_samples(
 
 @settings(deadline=None)
 @given(size=st.integers(2, 60), global_batch=st.integers(1, 16), accumulation=st.integers(1, 4))
-def test_the_micro_batches_of_a_step_can_have_equal_numbers_of_rows(
-    size: int, global_batch: int, accumulation: int
-) -> None:
+def test_micro_batches_of_a_step_can_have_equal_rows(size: int, global_batch: int, accumulation: int) -> None:
     plan = BatchPlan(size=size, global_batch=global_batch, world=1, accumulation=accumulation)
     bundle = _id_bundle(size)
     padded, plain = (TrainLoader(bundle.train, plan=plan, seed=1, rank=0, equal_rows=equal) for equal in (True, False))

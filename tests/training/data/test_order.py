@@ -50,9 +50,7 @@ def test_order_uniforms_and_streams_never_change_between_versions() -> None:
 
 
 @given(seed=SEEDS, epoch=EPOCHS, start=st.integers(0, 2**40), length=st.integers(1, 20), draws=st.integers(1, 9))
-def test_the_uniforms_of_a_position_do_not_depend_on_other_positions(
-    seed: int, epoch: int, start: int, length: int, draws: int
-) -> None:
+def test_uniforms_do_not_depend_on_other_positions(seed: int, epoch: int, start: int, length: int, draws: int) -> None:
     together = uniforms(seed=seed, epoch=epoch, positions=range(start, start + length), draws=draws)
     alone = [
         uniforms(seed=seed, epoch=epoch, positions=range(position, position + 1), draws=draws)[0]

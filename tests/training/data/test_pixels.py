@@ -20,9 +20,7 @@ def _images(count: int, *, channels: int = 3, height: int = 6, width: int = 5) -
 @given(
     margin=st.integers(0, 8), mirrors=st.booleans(), draws=st.lists(st.floats(0, BELOW_ONE), min_size=12, max_size=12)
 )
-def test_augmenting_a_batch_equals_padding_slicing_and_mirroring_each_image(
-    *, margin: int, mirrors: bool, draws: list[float]
-) -> None:
+def test_augmentation_pads_slices_and_mirrors_each_image(*, margin: int, mirrors: bool, draws: list[float]) -> None:
     augmentation = PadAndCrop(margin=margin, mirrors=mirrors)
     uniforms = np.array(draws).reshape(4, 3)[:, : augmentation.draws]
     images = _images(4)

@@ -42,9 +42,7 @@ def settings(launcher: str, *, max_steps: int | None = None) -> TrainingSettings
     )
 
 
-def test_a_run_that_ray_data_reads_equals_one_with_loaders_although_it_stops_within_an_epoch(
-    ray_cluster: RayCluster, tmp_path: Path
-) -> None:
+def test_a_run_that_ray_data_reads_equals_one_with_loaders(ray_cluster: RayCluster, tmp_path: Path) -> None:
     expected = run_world(settings("torchrun"), tmp_path / "loaders")
     folder = tmp_path / "ray"
     assert ray_cluster.run(settings("ray", max_steps=9), folder).step == 9, "of 14 in an epoch"
@@ -89,9 +87,7 @@ def _shards(folder: Path) -> Split:
 
 
 @pytest.mark.parametrize("make", [_parquet, _shards])
-def test_a_split_that_was_read_is_sent_without_what_is_of_its_process(
-    tmp_path: Path, make: Callable[[Path], Split]
-) -> None:
+def test_a_split_is_sent_without_what_its_process_has_read(tmp_path: Path, make: Callable[[Path], Split]) -> None:
     split = make(tmp_path)
     ids = np.arange(len(split))
     expected = split.read(ids)

@@ -26,9 +26,7 @@ def _read_all(split: Split) -> Batch:
 
 
 @pytest.mark.parametrize(("options", "shape"), [(FEATURES, (50,)), (IMAGES, (3, 12, 10))], ids=["features", "images"])
-def test_samples_have_the_configured_shape_and_variance_and_balanced_classes_that_can_be_told_apart(
-    options: SyntheticOptions, shape: tuple[int, ...]
-) -> None:
+def test_samples_have_the_shape_and_classes_that_can_be_told(options: SyntheticOptions, shape: tuple[int, ...]) -> None:
     bundle = _load(options)
     train, test = _read_all(bundle.train), _read_all(bundle.test)
     assert bundle.spec.shape == shape

@@ -216,9 +216,7 @@ def test_a_damaged_image_is_named_with_its_shard(tmp_path: Path) -> None:
         train.read(np.arange(len(train)))
 
 
-def test_compressed_archives_and_a_target_that_names_no_member_are_refused_before_anything_starts(
-    tmp_path: Path,
-) -> None:
+def test_compressed_archives_and_a_target_without_members_are_refused(tmp_path: Path) -> None:
     (tmp_path / "0.tar.gz").write_bytes(b"x")
     with pytest.raises(DataError, match=r"has no \.tar files, but \.gz\n"):
         check_files(DataSettings(dataset="tar_shards", path=tmp_path))

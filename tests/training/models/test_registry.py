@@ -131,9 +131,7 @@ def test_an_invalid_setting_is_rejected_with_value_rule_and_remedy() -> None:
             build_model(settings, DIGITS)
 
 
-def test_an_own_factory_gets_the_sample_spec_and_its_options_and_is_not_imported_to_be_validated(
-    own_package: str,
-) -> None:
+def test_an_own_factory_gets_the_spec_and_its_options_and_is_not_imported_before(own_package: str) -> None:
     validate(ModelSettings(name=f"{own_package}.broken:anything"))
     assert f"{own_package}.broken" not in sys.modules
     model = build_model(ModelSettings(name=f"{own_package}.nets:linear", options={"bias": False}), DIGITS)

@@ -32,9 +32,7 @@ def mean_loss(objective: Classification, outputs: Tensor, targets: Tensor, *, pa
 
 
 @pytest.mark.parametrize("class_weights", [(), WEIGHTS])
-def test_the_training_loss_is_torch_s_and_that_of_an_evaluation_has_no_smoothing(
-    class_weights: tuple[float, ...],
-) -> None:
+def test_the_training_loss_is_torch_s_and_an_evaluation_has_no_smoothing(class_weights: tuple[float, ...]) -> None:
     outputs, targets = samples()
     weight = torch.tensor(class_weights) if class_weights else None
     plain = float(cross_entropy(outputs, targets, weight=weight))

@@ -109,9 +109,7 @@ def test_a_memory_snapshot_without_a_gpu_is_skipped_with_a_line(tmp_path: Path) 
     assert "no memory snapshot is written: it is of a GPU, and the ranks run on CPUs" in messages
 
 
-def test_a_running_run_is_profiled_on_request_and_shows_it_again_when_it_has_ended(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_running_run_is_profiled_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     endless = small_settings(loop={"epochs": 100_000}, checkpoint={"every_steps": 1000})
     with train(endless, tmp_path) as driver:
         assert driver.wait_for(lambda event: event.kind == "step")
@@ -128,9 +126,7 @@ def test_a_running_run_is_profiled_on_request_and_shows_it_again_when_it_has_end
     assert profile.window.title in (driver.run / "report.html").read_text()
 
 
-def test_a_run_that_has_ended_without_a_profile_is_refused_with_the_remedy(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_that_has_ended_unprofiled_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "run"
     run_alone(quick(max_steps=2), run)
     (run / "settings.yaml").write_text("{}")

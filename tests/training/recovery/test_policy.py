@@ -41,9 +41,7 @@ def policy(*, max_restarts: int = 2, **recovery: object) -> RecoveryPolicy:
     budgets=st.fixed_dictionaries({cause: st.integers(0, 4) for cause in RESTARTED}),
     causes=st.lists(st.sampled_from(RESTARTED), min_size=1, max_size=20),
 )
-def test_each_cause_has_its_own_budget_whatever_fails_in_between(
-    budgets: Mapping[Cause, int], causes: list[Cause]
-) -> None:
+def test_each_cause_has_its_own_budget(budgets: Mapping[Cause, int], causes: list[Cause]) -> None:
     chosen = RecoveryPolicy(
         budgets={cause: Budget(restarts=number) for cause, number in budgets.items()}, progress_steps=1
     )

@@ -80,7 +80,7 @@ def test_weights_that_are_gathered_in_bf16_train_like_autocast_and_are_kept_in_f
     assert {value.dtype for value in exported(tmp_path / "sharded").values()} == {torch.float32}
 
 
-def test_a_run_that_is_stopped_and_resumed_ends_in_the_same_weights(tmp_path: Path) -> None:
+def test_a_run_that_resumes_ends_in_the_same_weights(tmp_path: Path) -> None:
     recipe = {**CNN, "loop": {"max_steps": 24}, "ema": {"decay": 0.9}, "strategy": FSDP2}
     whole = train(tmp_path / "whole", 2, **recipe)
     train(tmp_path / "parted", 2, **{**recipe, "loop": {"max_steps": 7}})
@@ -113,9 +113,7 @@ def _killed_rank(place: RankPlace, *, folder: str, sections: dict[str, dict[str,
     return run_rank(task, place).weights_sha256
 
 
-def test_a_run_whose_rank_is_killed_while_it_writes_resumes_from_the_checkpoint_before_and_ends_in_the_same_weights(
-    tmp_path: Path,
-) -> None:
+def test_a_run_whose_rank_is_killed_while_it_writes_resumes_from_the_checkpoint_before(tmp_path: Path) -> None:
     recipe = {**CNN, "loop": {"max_steps": 12}, "strategy": FSDP2}
     whole, parted = tmp_path / "whole", tmp_path / "parted"
     parted.mkdir()

@@ -88,9 +88,7 @@ def test_more_workers_train_the_same_bits(tmp_path: Path, one_worker: tuple[str,
     assert found.samples[1] == list(range(1293))
 
 
-def test_a_run_that_changes_its_number_of_workers_ends_in_the_same_bits(
-    tmp_path: Path, one_worker: tuple[str, Path]
-) -> None:
+def test_a_run_that_changes_its_workers_ends_in_the_same_bits(tmp_path: Path, one_worker: tuple[str, Path]) -> None:
     run = tmp_path / "run"
     for workers, steps in ((1, 3), (2, 9), (4, 22)):
         train(run, workers, **SHARDS, max_steps=steps)

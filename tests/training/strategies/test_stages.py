@@ -39,9 +39,7 @@ def inputs_of(spec: SampleSpec) -> Tensor:
 
 
 @pytest.mark.parametrize(("name", "options", "spec"), DIVISIBLE, ids=[one[0] for one in DIVISIBLE])
-def test_a_model_has_as_many_parts_as_its_name_promises_and_they_compute_what_it_does(
-    name: str, options: dict[str, Any], spec: SampleSpec
-) -> None:
+def test_a_model_s_promised_parts_compute_what_it_does(name: str, options: dict[str, Any], spec: SampleSpec) -> None:
     model, inputs = model_of(name, options, spec).eval(), inputs_of(spec)
     hidden = inputs.clone()
     for part in parts_of(model):

@@ -66,9 +66,7 @@ def test_the_steps_are_those_of_one_process(whole: Callable[[str], tuple[Path, s
         torch.testing.assert_close(other[name], value, rtol=1e-4, atol=1e-5)
 
 
-def test_a_run_that_is_stopped_and_resumed_ends_in_the_same_weights(
-    tmp_path: Path, whole: Callable[[str], tuple[Path, str]]
-) -> None:
+def test_a_run_that_resumes_ends_in_the_same_weights(tmp_path: Path, whole: Callable[[str], tuple[Path, str]]) -> None:
     recipe = {**SPLIT, "strategy": {"name": "zero2"}}
     train(tmp_path / "run", 2, **{**recipe, "loop": {**SPLIT["loop"], "max_steps": 7}})
     assert train(tmp_path / "run", 2, **recipe) == whole("zero2")[1]

@@ -44,9 +44,7 @@ def test_an_empty_bucket_is_accepted_and_left_as_it_was(remote: str, s3_api: S3A
     assert s3_api.object_names() == before
 
 
-def test_a_bucket_that_cannot_be_used_is_refused_with_the_reason_and_what_it_takes(
-    remote: str, proxy: FaultyS3, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unusable_bucket_is_refused(remote: str, proxy: FaultyS3, monkeypatch: pytest.MonkeyPatch) -> None:
     error = refused(settings_with("s3://no-such-bucket/team"))
     assert error.args[0] == "checkpoint.remote=s3://no-such-bucket/team: there is no bucket no-such-bucket"
     assert "checkpoint.remote=null" in error.remedy
@@ -76,7 +74,7 @@ def test_a_bucket_of_another_account_is_refused_by_the_account_that_was_given(re
     assert check_bucket(settings_with(remote, remote_owner="444455556666")) is False
 
 
-def test_a_checkpoint_of_another_run_under_the_name_is_refused_and_any_if_the_run_must_not_resume(
+def test_a_checkpoint_of_another_run_is_refused_by_its_differences(
     remote: str, proxy: FaultyS3, tmp_path: Path
 ) -> None:
     store = local_store(tmp_path)

@@ -47,9 +47,7 @@ def test_a_checkpoint_comes_back_byte_for_byte(tmp_path: Path, bucket: RunBucket
     assert sum("partNumber=" in one.query for one in proxy.requests if one.method == "PUT") == 3
 
 
-def test_the_manifest_is_the_last_object_written_and_the_first_removed(
-    tmp_path: Path, bucket: RunBucket, proxy: FaultyS3
-) -> None:
+def test_the_manifest_is_written_last_and_removed_first(tmp_path: Path, bucket: RunBucket, proxy: FaultyS3) -> None:
     tier = upload_all(saved(tmp_path, 10), bucket)
     writes = [one.path.rpartition("/")[2] for one in proxy.requests if one.method == "PUT"]
     assert writes[-1] == "manifest.json"
@@ -60,9 +58,7 @@ def test_the_manifest_is_the_last_object_written_and_the_first_removed(
     assert bucket.objects() == []
 
 
-def test_an_upload_that_ends_early_is_no_checkpoint_and_its_objects_are_removed(
-    tmp_path: Path, remote: str, proxy: FaultyS3
-) -> None:
+def test_an_upload_that_ends_early_is_no_checkpoint(tmp_path: Path, remote: str, proxy: FaultyS3) -> None:
     store = large_store(tmp_path)
     for what, name in ((500, "model.safetensors"), ("cut", "model.safetensors"), ("hang", "manifest.json")):
         bucket, is_it = connect(remote, read_seconds=patience(what)), puts(name)
@@ -117,9 +113,7 @@ def test_a_lost_folder_is_restored_from_the_bucket(tmp_path: Path, bucket: RunBu
     assert "step-00000020 was copied to the run's folder" in lines[0]
 
 
-def test_a_checkpoint_that_is_damaged_here_is_taken_from_the_bucket_which_is_not_read_otherwise(
-    tmp_path: Path, bucket: RunBucket, proxy: FaultyS3
-) -> None:
+def test_what_is_damaged_here_is_taken_from_the_bucket(tmp_path: Path, bucket: RunBucket, proxy: FaultyS3) -> None:
     here = saved(tmp_path, 10, 20)
     tier = upload_all(here, bucket)
     proxy.requests.clear()
@@ -134,9 +128,7 @@ def test_a_checkpoint_that_is_damaged_here_is_taken_from_the_bucket_which_is_not
     assert lines[0].startswith("warning: step-00000020: model.safetensors has 0 bytes")
 
 
-def test_a_newest_checkpoint_that_is_damaged_in_the_bucket_is_skipped_for_the_one_before(
-    tmp_path: Path, bucket: RunBucket
-) -> None:
+def test_a_newest_checkpoint_that_is_damaged_in_the_bucket_is_skipped(tmp_path: Path, bucket: RunBucket) -> None:
     tier = upload_all(saved(tmp_path / "here", 10, 20), bucket)
     content = bytearray(bucket.read("step-00000020/model.safetensors").data)
     content[-1] ^= 1
@@ -166,9 +158,7 @@ def test_what_is_damaged_on_the_way_is_downloaded_again(tmp_path: Path, bucket: 
     assert len(damaged) == 1
 
 
-def test_a_checkpoint_of_another_run_is_refused_before_it_is_downloaded(
-    tmp_path: Path, bucket: RunBucket, proxy: FaultyS3
-) -> None:
+def test_another_run_s_checkpoint_is_not_downloaded(tmp_path: Path, bucket: RunBucket, proxy: FaultyS3) -> None:
     tier = upload_all(saved(tmp_path / "here", 10), bucket)
     proxy.requests.clear()
     other = IDENTITY.__class__(**{**vars(IDENTITY), "seed": 7})
@@ -179,7 +169,7 @@ def test_a_checkpoint_of_another_run_is_refused_before_it_is_downloaded(
     assert not [one for one in proxy.requests if one.path.endswith(".safetensors")]
 
 
-def test_a_bucket_that_does_not_answer_is_a_warning_where_the_folder_has_a_checkpoint_and_else_an_error(
+def test_a_bucket_that_does_not_answer_is_a_warning_or_error(
     tmp_path: Path, bucket: RunBucket, proxy: FaultyS3
 ) -> None:
     proxy.fault = failing(503)
