@@ -98,20 +98,21 @@ def test_torch_s_own_dump_is_plain_data(tmp_path: Path) -> None:
     assert "entries" in dump or "version" in dump
 
 
-@pytest.mark.parametrize(
-    ("numbers", "said", "cause"),
-    [
-        ({0: 41, 1: 40}, r"^rank 1 did not answer within 300 s .*\nrank 0 has entered all_reduce 41 .*rank 1 has not$", Cause.HANG),
-        ({0: 41}, r"^rank 1 did not answer", Cause.HANG),
-        ({0: 41, 1: 41}, r"^rank 0 was killed by SIGABRT.*that all ranks have entered$", Cause.COMMUNICATION),
-    ],
-)  # fmt: skip
-def test_a_rank_that_nccl_s_watchdog_aborts_is_not_taken_for_the_one_that_hangs(
-    tmp_path: Path, numbers: dict[int, int], said: str, cause: Cause
-) -> None:
-    for rank, number in numbers.items():
-        leave_pickle(tmp_path, rank, pickle.dumps({"entries": [entry(number)]}))
-    ended = WorkersFailedError("status 1", exits={0: -6})
-    found = failures.cause(tmp_path, attempt=0, ended=ended, scale=ScaleSettings(launcher="torchrun", workers=2))
-    assert re.match(said, found.message)
-    assert found.cause is cause
+def test_a_rank_that_nccl_s_watchdog_aborts_is_not_taken_for_the_one_that_hangs(tmp_path: Path) -> None:
+    hangs = r"^rank 1 did not answer within 300 s .*\nrank 0 has entered all_reduce 41 .*rank 1 has not$"
+    entered_by_all = r"^rank 0 was killed by SIGABRT.*that all ranks have entered$"
+    for number, (numbers, said, cause) in enumerate(
+        (
+            ({0: 41, 1: 40}, hangs, Cause.HANG),
+            ({0: 41}, r"^rank 1 did not answer", Cause.HANG),
+            ({0: 41, 1: 41}, entered_by_all, Cause.COMMUNICATION),
+        )
+    ):
+        run = tmp_path / str(number)
+        run.mkdir()
+        for rank, entered_last in numbers.items():
+            leave_pickle(run, rank, pickle.dumps({"entries": [entry(entered_last)]}))
+        ended, scale = WorkersFailedError("status 1", exits={0: -6}), ScaleSettings(launcher="torchrun", workers=2)
+        found = failures.cause(run, attempt=0, ended=ended, scale=scale)
+        assert re.match(said, found.message)
+        assert found.cause is cause

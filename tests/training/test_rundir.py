@@ -92,14 +92,6 @@ def test_a_run_is_found_by_name_and_by_path_and_an_unknown_one_refused_with_the_
 
 
 def test_commands_name_a_run_as_its_user_types_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = RunDirectory(tmp_path / "digits")
-    monkeypatch.delenv(RUN_ARGUMENTS_VARIABLE, raising=False)
-    assert run.command("resume") == f"make resume NAME={tmp_path}/digits"
-    monkeypatch.setenv(RUN_ARGUMENTS_VARIABLE, "ENV=prod JOB=digits TEAM=research")
-    assert run.command("stop") == "make stop ENV=prod JOB=digits TEAM=research"
-
-
-def test_the_command_line_names_a_run_elsewhere_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "runs"
     monkeypatch.setenv("RTP_RUN_DIRECTORY", str(root))
     monkeypatch.chdir(tmp_path)
@@ -107,6 +99,10 @@ def test_the_command_line_names_a_run_elsewhere_by_its_path(tmp_path: Path, monk
     assert [run.argument, copy.argument] == ["mine", f"{tmp_path}/mine"]
     assert RunDirectory.open(copy.argument, root=root) == copy
     assert RunDirectory.open("./mine", root=root).argument == "./mine"
+    monkeypatch.delenv(RUN_ARGUMENTS_VARIABLE, raising=False)
+    assert copy.command("resume") == f"make resume NAME={tmp_path}/mine"
+    monkeypatch.setenv(RUN_ARGUMENTS_VARIABLE, "ENV=prod JOB=digits TEAM=research")
+    assert copy.command("stop") == "make stop ENV=prod JOB=digits TEAM=research"
 
 
 def test_the_newest_run_is_the_most_recently_active_one(tmp_path: Path) -> None:
@@ -161,21 +157,15 @@ def test_only_a_running_run_can_be_asked_to_stop_and_the_next_driver_clears_the_
         assert not run.stop_is_requested()
 
 
-def test_a_run_that_is_not_running_is_resumed_with_as_many_workers_as_it_was_asked_to_have(tmp_path: Path) -> None:
+def test_a_run_is_resumed_to_have_other_workers_and_with_a_range_to_resize_it(tmp_path: Path) -> None:
     run = make(tmp_path, "mine")
     with pytest.raises(PreflightError, match="run mine is not running") as refused:
         run.request_workers(1)
-    assert refused.value.remedy is not None
-    words = shlex.split(refused.value.remedy.removesuffix(" resumes it with them"))
+    words = shlex.split(str(refused.value.remedy).removesuffix(" resumes it with them"))
     assert command(*words[1:]) == ["-m", "training", "resume", run.argument, "--set", "scale.workers=1"]
-
-
-def test_a_run_with_a_number_of_workers_is_resumed_with_a_range_to_resize_it(tmp_path: Path) -> None:
-    run = make(tmp_path, "mine")
-    with run.driving(), pytest.raises(SettingsError, match="is not a range") as refused:
+    with run.driving(), pytest.raises(SettingsError, match="is not a range") as unfit:
         run.request_workers(1)
-    assert refused.value.remedy is not None
-    *_, one, other = re.findall(r"SET=(scale\.workers=\S+?),? ", refused.value.remedy)
+    *_, one, other = re.findall(r"SET=(scale\.workers=\S+?),? ", str(unfit.value.remedy))
     assert (one, other) == ("scale.workers=1", "scale.workers=1-2")
     assert load_settings(overrides=[other]).scale.is_elastic
 

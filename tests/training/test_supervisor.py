@@ -36,6 +36,7 @@ from training.supervisor import Supervisor
 DONE = Outcome(status="done", step=42, weights_sha256="ab" * 32)
 
 Ending = Callable[[RankTask], Outcome]
+Supervise = Callable[..., Outcome]
 
 
 class ScriptedLauncher:
@@ -87,29 +88,27 @@ def run(tmp_path: Path) -> RunDirectory:
     return run
 
 
-def supervise(
-    run: RunDirectory,
-    launcher: ScriptedLauncher,
-    patch: pytest.MonkeyPatch,
-    *,
-    max_restarts: int = 2,
-    node_rank: int = 0,
-    delay: float = 0.01,
-) -> Outcome:
-    patch.setattr(supervisor, "make_launcher", lambda *_, **__: launcher)
-    scale: dict[str, object] = {"max_restarts": max_restarts}
-    if node_rank:
-        scale |= {"launcher": "torchrun", "nodes": 2, "workers": 2, "node_rank": node_rank, "rendezvous": "head:1"}
-    with run.driving():
-        view = ProgressView(stream=io.StringIO(), is_terminal=False)
-        recovery = {"lost_process": {"delay": delay}}
-        return Supervisor(small_settings(scale=scale, recovery=recovery), run, view=view).run()
+@pytest.fixture
+def supervise(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> Supervise:
+    """Drives the run with a launcher; `delay` seconds are between a second loss of a process and the restart."""
+
+    def drive(launcher: ScriptedLauncher, *, max_restarts: int = 2, node_rank: int = 0, delay: float = 0.01) -> Outcome:
+        monkeypatch.setattr(supervisor, "make_launcher", lambda *_, **__: launcher)
+        scale: dict[str, object] = {"max_restarts": max_restarts}
+        if node_rank:
+            scale |= {"launcher": "torchrun", "nodes": 2, "workers": 2, "node_rank": node_rank, "rendezvous": "head:1"}
+        with run.driving():
+            view = ProgressView(stream=io.StringIO(), is_terminal=False)
+            recovery = {"lost_process": {"delay": delay}}
+            return Supervisor(small_settings(scale=scale, recovery=recovery), run, view=view).run()
+
+    return drive
 
 
-def test_a_run_that_ends_well_is_logged_from_start_to_end(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_ends_well_is_logged_from_start_to_end(run: RunDirectory, supervise: Supervise) -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     launcher = ScriptedLauncher(well)
-    assert supervise(run, launcher, monkeypatch) == DONE
+    assert supervise(launcher) == DONE
     events = read_all(run.path)
     assert [type(event) for event in events] == [RunStarted, Phase, Phase, RunEnded]
     end = select(events, RunEnded)[0]
@@ -118,9 +117,9 @@ def test_a_run_that_ends_well_is_logged_from_start_to_end(run: RunDirectory, mon
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before, "its handlers stayed"
 
 
-def test_dead_ranks_are_restarted_with_a_notice_each(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dead_ranks_are_restarted_with_a_notice_each(run: RunDirectory, supervise: Supervise) -> None:
     launcher = ScriptedLauncher(die, die, well)
-    assert supervise(run, launcher, monkeypatch, max_restarts=2) == DONE
+    assert supervise(launcher, max_restarts=2) == DONE
     assert launcher.attempts == [0, 1, 2]
     notices = [notice.message for notice in select(read_all(run.path), Notice)]
     assert notices == [
@@ -134,12 +133,12 @@ def test_dead_ranks_are_restarted_with_a_notice_each(run: RunDirectory, monkeypa
     ]
 
 
-def test_a_failure_beyond_a_driver_s_limit_ends_the_run(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_beyond_a_driver_s_limit_ends_the_run(run: RunDirectory, supervise: Supervise) -> None:
     """KubeRay retries a job with another driver of the same run, which restarts its ranks as often again."""
     for driver in range(2):
         launcher = ScriptedLauncher(*[die] * 9)
         with pytest.raises(TrainingFailedError, match=r"^rank 0 was killed by SIGKILL") as caught:
-            supervise(run, launcher, monkeypatch, max_restarts=2)
+            supervise(launcher, max_restarts=2)
         assert caught.value.status is ExitStatus.FAILED
         assert launcher.attempts == [0, 1, 2]
         assert launcher.is_closed
@@ -148,20 +147,20 @@ def test_a_failure_beyond_a_driver_s_limit_ends_the_run(run: RunDirectory, monke
         assert [one.restarts for one in failed] == [True, True, False]
 
 
-def test_a_step_that_fails_three_times_ends_the_run(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_fails_three_times_ends_the_run(run: RunDirectory, supervise: Supervise) -> None:
     def die_in_step_13(task: RankTask) -> Outcome:
         StepFile(run.path, attempt=task.attempt, rank=0).set(13)
         return die(task)
 
     launcher = ScriptedLauncher(*[die_in_step_13] * 9)
     with pytest.raises(TrainingFailedError, match="in step 13\nStep 13 failed 3 times") as caught:
-        supervise(run, launcher, monkeypatch, max_restarts=5)
+        supervise(launcher, max_restarts=5)
     assert launcher.attempts == [0, 1, 2]
     line = "  attempt 2, lost process: rank 0 was killed by SIGKILL, in step 13"
     assert line in str(caught.value).split("\n")
 
 
-def test_a_signal_ends_the_wait_for_a_restart_at_once(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal_ends_the_wait_for_a_restart_at_once(run: RunDirectory, supervise: Supervise) -> None:
     def interrupt_when_waiting() -> None:
         while not any(phase.name == "backoff" for phase in select(read_all(run.path), Phase)):
             time.sleep(0.01)
@@ -170,65 +169,64 @@ def test_a_signal_ends_the_wait_for_a_restart_at_once(run: RunDirectory, monkeyp
     thread = threading.Thread(target=interrupt_when_waiting)
     thread.start()
     launcher = ScriptedLauncher(die, die)
-    outcome = supervise(run, launcher, monkeypatch, delay=60)  # far longer than the test
+    outcome = supervise(launcher, delay=60)  # far longer than the test
     thread.join()
     assert (outcome.status, launcher.attempts) == ("stopped", [0, 1])
     assert select(read_all(run.path), RunEnded)[-1].status == "interrupted"
 
 
-def test_a_refusal_keeps_its_status_and_is_final(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_keeps_its_status_and_is_final(run: RunDirectory, supervise: Supervise) -> None:
     launcher = ScriptedLauncher(refuse)
     with pytest.raises(PlatformError) as caught:
-        supervise(run, launcher, monkeypatch)
+        supervise(launcher)
     assert caught.value.status is ExitStatus.REFUSED
     assert str(caught.value) == "another batch\n  remedy: set it back"
     assert launcher.attempts == [0]
 
 
-def test_a_defect_is_reported_with_its_traceback(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_is_reported_with_its_traceback(run: RunDirectory, supervise: Supervise) -> None:
     with pytest.raises(TrainingFailedError) as caught:
-        supervise(run, ScriptedLauncher(raise_in_code), monkeypatch)
+        supervise(ScriptedLauncher(raise_in_code))
     text = str(caught.value)
     assert text.startswith("Traceback")
     assert "rank 1 failed: KeyError: 'label'" in text
     assert str(run.logs) in text
 
 
-def test_rank_and_node_of_a_hardware_error_are_named(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rank_and_node_of_a_hardware_error_are_named(run: RunDirectory, supervise: Supervise) -> None:
     def find_a_sick_gpu(task: RankTask) -> Outcome:
         failure = Failure.of(DeviceError("node ip-10-0-0-7, GPU 3: no answer within 60 s"), rank=11)
         failures.record(task.run_directory, failure, attempt=task.attempt)
         raise WorkersFailedError("status 1")
 
     with pytest.raises(TrainingFailedError, match=r"^rank 11: node ip-10-0-0-7, GPU 3: no answer within 60 s"):
-        supervise(run, ScriptedLauncher(find_a_sick_gpu), monkeypatch, max_restarts=0)
+        supervise(ScriptedLauncher(find_a_sick_gpu), max_restarts=0)
     launcher = ScriptedLauncher(find_a_sick_gpu, well)
-    assert supervise(run, launcher, monkeypatch, max_restarts=1) == DONE
+    assert supervise(launcher, max_restarts=1) == DONE
     assert "(restart 1 of 10 for hardware errors)" in select(read_all(run.path), Notice)[-1].message
 
 
-def test_failure_records_of_earlier_drivers_are_ignored(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_records_of_earlier_drivers_are_ignored(run: RunDirectory, supervise: Supervise) -> None:
     failures.record(run.path, Failure.of(ValueError("last week's"), rank=0), attempt=0)
     launcher = ScriptedLauncher(die, well)
-    assert supervise(run, launcher, monkeypatch) == DONE
+    assert supervise(launcher) == DONE
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_asks_the_ranks_to_stop(
-    run: RunDirectory, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
-) -> None:
-    def stop_when_asked(task: RankTask) -> Outcome:
-        os.kill(os.getpid(), number)
-        assert run.stop_is_requested()
-        return Outcome(status="stopped", step=7)
+def test_a_signal_asks_the_ranks_to_stop(run: RunDirectory, supervise: Supervise) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
 
-    assert supervise(run, ScriptedLauncher(stop_when_asked), monkeypatch).status == "stopped"
-    events = read_all(run.path)
-    assert select(events, Notice)[0].message.startswith(f"{number.name}: saving and stopping")
-    assert (select(events, RunEnded)[-1].status, select(events, RunEnded)[-1].step) == ("interrupted", 7)
+        def stop_when_asked(_: RankTask, number: signal.Signals = number) -> Outcome:
+            os.kill(os.getpid(), number)
+            assert run.stop_is_requested()
+            return Outcome(status="stopped", step=7)
+
+        assert supervise(ScriptedLauncher(stop_when_asked)).status == "stopped"
+        notice, ended = select(read_all(run.path), Notice)[-1], select(read_all(run.path), RunEnded)[-1]
+        assert notice.message.startswith(f"{number.name}: saving and stopping")
+        assert (ended.status, ended.step) == ("interrupted", 7)
 
 
-def test_a_second_signal_ends_the_wait_for_the_ranks(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_signal_ends_the_wait_for_the_ranks(run: RunDirectory, supervise: Supervise) -> None:
     def never_stop(task: RankTask) -> Outcome:
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
@@ -236,15 +234,15 @@ def test_a_second_signal_ends_the_wait_for_the_ranks(run: RunDirectory, monkeypa
 
     launcher = ScriptedLauncher(never_stop)
     with pytest.raises(Interrupted) as caught:
-        supervise(run, launcher, monkeypatch)
+        supervise(launcher)
     assert caught.value.status is ExitStatus.INTERRUPTED
     assert f"make resume NAME={run.path}" in str(caught.value)
     assert launcher.is_closed
 
 
-def test_only_the_driver_of_node_0_writes_the_log(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_driver_of_node_0_writes_the_log(run: RunDirectory, supervise: Supervise) -> None:
     failures.record(run.path, Failure.of(ValueError("of node 0"), rank=0), attempt=9)
-    supervise(run, ScriptedLauncher(well), monkeypatch, node_rank=1)
+    supervise(ScriptedLauncher(well), node_rank=1)
     assert read_all(run.path) == []
     ended, scale = WorkersFailedError("status 1"), small_settings().scale
     assert failures.cause(run.path, attempt=9, ended=ended, scale=scale).message == "of node 0"

@@ -304,29 +304,23 @@ def test_a_rank_that_does_not_write_in_time_is_named(tmp_path: Path) -> None:
     assert local_store(tmp_path / "checkpoints").steps() == []
 
 
-class _Stages:
-    """Two layers, of which each of two ranks has one, as the stages of a pipeline."""
-
-    def __init__(self, *names: int) -> None:
-        self.module = nn.ModuleDict({str(name): nn.Linear(3, 3) for name in names})
-
-    def states(self) -> StateRegistry:
-        """The weights of the stages."""
-        return StateRegistry(model=ModelState(self.module))
+def stages(*names: int) -> tuple[nn.ModuleDict, StateRegistry]:
+    """Layers of a pipeline, of which each of two ranks has one, and their state."""
+    module = nn.ModuleDict({str(name): nn.Linear(3, 3) for name in names})
+    return module, StateRegistry(model=ModelState(module))
 
 
 def _stage(place: RankPlace, folder: Path) -> tuple[bool, str]:
     with in_group(place):
-        stage = _Stages(place.rank)
         with writer_of(local_store(folder)) as writer:
-            writer.save(progress(1), stage.states(), metric=None, final=True)
+            writer.save(progress(1), stages(place.rank)[1], metric=None, final=True)
         checkpoint = local_store(folder).open(1, IDENTITY)
-        other = _Stages(1 - place.rank)
-        other.states().restore(checkpoint, shards_state=True)
+        other, state = stages(1 - place.rank)
+        state.restore(checkpoint, shards_state=True)
         saved = read_whole(checkpoint.path)
-        is_equal = all(torch.equal(saved[name], value) for name, value in other.module.state_dict().items())
+        is_equal = all(torch.equal(saved[name], value) for name, value in other.state_dict().items())
         with pytest.raises(ResumeMismatchError) as caught:
-            _Stages(0).states().restore(checkpoint, shards_state=True)
+            stages(0)[1].restore(checkpoint, shards_state=True)
         return is_equal, caught.value.args[0]
 
 
@@ -334,6 +328,6 @@ def test_ranks_may_have_different_tensors_but_no_tensor_is_left(tmp_path: Path) 
     for is_equal, message in on_ranks(2, _stage, tmp_path):
         assert is_equal
         assert message.endswith("1.bias is float32 [3] in the checkpoint and absent in this run's model")
-    whole = _Stages(0, 1)
-    whole.states().restore(local_store(tmp_path).open(1, IDENTITY))
-    assert_same(dict(whole.module.state_dict()), read_whole(local_store(tmp_path).path(1)))
+    whole, state = stages(0, 1)
+    state.restore(local_store(tmp_path).open(1, IDENTITY))
+    assert_same(dict(whole.state_dict()), read_whole(local_store(tmp_path).path(1)))

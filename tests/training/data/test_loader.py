@@ -15,15 +15,10 @@ from training.config.schema import DataSettings
 from training.data.loader import MINIMUM_ROWS, EvalLoader, TrainLoader
 from training.data.order import BatchPlan
 from training.data.registry import load_dataset
-from training.data.types import Batch, DataBundle
+from training.data.types import Batch
 
 BUNDLE = load_dataset(DataSettings(dataset="digits"))
 SIZE = len(BUNDLE.train)
-
-
-def _id_bundle(size: int) -> DataBundle:
-    split = IdSplit(size)
-    return DataBundle(name="ids", spec=BUNDLE.spec, train=split, validation=split, test=split, fingerprint="")
 
 
 def _loader(
@@ -67,11 +62,10 @@ def _assert_equal_steps(first: list[list[Batch]], second: list[list[Batch]]) -> 
 )
 def test_ranks_read_each_sample_once(size: int, global_batch: int, world: int, accumulation: int, epoch: int) -> None:
     plan = BatchPlan(size=size, global_batch=global_batch, world=world, accumulation=accumulation)
-    bundle = _id_bundle(size)
     ids = [
         int(sample)
         for rank in range(world)
-        for step in TrainLoader(bundle.train, plan=plan, seed=1, rank=rank).epoch(epoch)
+        for step in TrainLoader(IdSplit(size), plan=plan, seed=1, rank=rank).epoch(epoch)
         for batch in step
         for sample in batch.ids
     ]
@@ -88,7 +82,7 @@ def test_ranks_read_each_sample_once(size: int, global_batch: int, world: int, a
 def test_short_batches_get_other_samples_too(size: int, global_batch: int, world: int, accumulation: int) -> None:
     plan = BatchPlan(size=size, global_batch=global_batch, world=world, accumulation=accumulation)
     for rank in range(world):
-        for step in TrainLoader(_id_bundle(size).train, plan=plan, seed=1, rank=rank).epoch(0):
+        for step in TrainLoader(IdSplit(size), plan=plan, seed=1, rank=rank).epoch(0):
             assert len(step) == accumulation
             for batch in step:
                 assert len(batch.inputs) == len(batch.targets) == max(batch.count, MINIMUM_ROWS)
@@ -100,8 +94,7 @@ def test_short_batches_get_other_samples_too(size: int, global_batch: int, world
 @given(size=st.integers(2, 60), global_batch=st.integers(1, 16), accumulation=st.integers(1, 4))
 def test_micro_batches_of_a_step_can_have_equal_rows(size: int, global_batch: int, accumulation: int) -> None:
     plan = BatchPlan(size=size, global_batch=global_batch, world=1, accumulation=accumulation)
-    bundle = _id_bundle(size)
-    padded, plain = (TrainLoader(bundle.train, plan=plan, seed=1, rank=0, equal_rows=equal) for equal in (True, False))
+    padded, plain = (TrainLoader(IdSplit(size), plan=plan, seed=1, rank=0, equal_rows=equal) for equal in (True, False))
     for step, other in zip(padded.epoch(0), plain.epoch(0), strict=True):
         assert {len(batch.inputs) for batch in step} == {max(len(batch.inputs) for batch in other)}
         assert [batch.ids.tolist() for batch in step] == [batch.ids.tolist() for batch in other]
@@ -127,11 +120,11 @@ def test_loader_processes_early_exits_and_start_steps_change_no_batch(loader_wor
         _assert_equal_steps(list(loader.epoch(epoch, start_step=9)), whole[9:])
 
 
-@pytest.mark.parametrize("loader_workers", [0, 1])
-def test_loading_does_not_advance_the_global_generator(loader_workers: int) -> None:
+def test_loading_does_not_advance_the_global_generator() -> None:
     before = torch.get_rng_state()
-    list(_loader(loader_workers=loader_workers).epoch(0))
-    list(EvalLoader(BUNDLE.test, batch=100, rank=0, world=1, loader_workers=loader_workers))
+    for loader_workers in (0, 1):
+        list(_loader(loader_workers=loader_workers).epoch(0))
+        list(EvalLoader(BUNDLE.test, batch=100, rank=0, world=1, loader_workers=loader_workers))
     assert torch.equal(torch.get_rng_state(), before)
 
 

@@ -16,6 +16,7 @@ from PIL import Image
 
 from training.config.schema import DataSettings, OptionValue
 from training.data import tar_index, tar_shards
+from training.data.loader import EvalLoader
 from training.data.registry import check_files, load_dataset, validate
 from training.data.types import DataBundle
 from training.errors import DataError, SettingsError
@@ -74,14 +75,16 @@ def shards(tmp_path: Path) -> Path:
 
 
 def test_samples_of_shards_of_unequal_size_are_read_from_their_places(shards: Path) -> None:
+    """Also by a loader process."""
     bundle = load(shards)
     assert bundle.spec.shape == (3, 8, 8)
     assert bundle.spec.outputs == 2
     numbers: list[int] = []
     for split in (bundle.train, bundle.validation):
-        inputs, labels = split.read(np.arange(len(split))[::-1])
-        assert labels.tolist() == [number % 2 for number in brightness(inputs)]
-        numbers += brightness(inputs)
+        (batch,) = EvalLoader(split, batch=len(split), rank=0, world=1, loader_workers=1)
+        assert batch.targets.tolist() == [number % 2 for number in brightness(batch.inputs)]
+        numbers += brightness(batch.inputs)
+        assert torch.equal(split.read(np.arange(len(split))[::-1])[0], batch.inputs.flip(0))
     assert sorted(numbers) == list(range(47))
     assert len(bundle.validation) == 4, "a tenth of each class"
 

@@ -147,14 +147,13 @@ def test_what_is_damaged_on_the_way_is_downloaded_again(tmp_path: Path, bucket: 
     damaged: list[Request] = []
 
     def change(request: Request, body: bytes) -> bytes:
-        if request.method == "GET" and request.path.endswith("optimizer.safetensors") and not damaged:
-            damaged.append(request)
-            return bytes([body[0] ^ 1]) + body[1:]
-        return body
+        if request.method != "GET" or not request.path.endswith("optimizer.safetensors") or damaged:
+            return body
+        damaged.append(request)
+        return bytes([body[0] ^ 1]) + body[1:]
 
     proxy.change = change
-    found = newest_good(local_store(tmp_path / "there"), tier, IDENTITY, report=lambda _line: None)
-    assert found is not None
+    assert newest_good(local_store(tmp_path / "there"), tier, IDENTITY, report=lambda _line: None) is not None
     assert len(damaged) == 1
 
 
