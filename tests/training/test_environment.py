@@ -12,6 +12,7 @@ import pytest
 
 from infra.spec.cluster_names import PRICE_VARIABLE, WORKER_PRICE_VARIABLE
 from training import environment
+from training.network import interface_towards
 
 LIGHT = """
 import sys
@@ -87,3 +88,8 @@ def test_gpus_are_read_from_the_driver(tmp_path: Path, monkeypatch: pytest.Monke
         {"name": "NVIDIA H200", "memory_bytes": 143771 * 2**20, "driver": "580.95.05"},
         {"name": "NVIDIA GB10", "memory_bytes": None, "driver": "580.95.05"},
     ]
+
+
+def test_this_machine_is_reached_over_loopback_and_a_name_that_does_not_resolve_over_nothing() -> None:
+    assert interface_towards("127.0.0.1") == interface_towards("localhost") == "lo"
+    assert interface_towards("no-such-host.invalid") is None

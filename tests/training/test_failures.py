@@ -1,4 +1,4 @@
-"""Failure records and their cause: the first exception other than a lost peer, if there is one."""
+"""Failure records and their cause, and tracebacks as a user reads them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.limits import files_up_to
+from tests.training.code.projects import write
 from training import failures
+from training.code.import_path import on_import_path
 from training.config.schema import ScaleSettings
 from training.errors import CheckpointError, ExitStatus, ResumeMismatchError
 from training.evidence import FOLDER, StepFile
+from training.factories import import_factory
 from training.failures import Failure
 from training.launch import ray_facts
 from training.launch.ray_facts import Fact, Node
 from training.launch.task import WorkersFailedError
 from training.recovery.causes import Cause
+from training.user_code import named_at_source, user_traceback
 
 LOST_PEER = RuntimeError("[../third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]")
 
@@ -227,3 +231,37 @@ def test_what_the_ranks_lack_is_said_in_resources() -> None:
     ):
         nodes = [Node(name="10.0.0.1", total={"CPU": 4.0, "memory": 1e9}, free={"CPU": free})]
         assert ray_facts.missing(2, each, nodes, were_placed=were_placed) == lacks
+
+
+def below_this_file(error: BaseException) -> BaseException:
+    """The error without the frame of the test, which is not of the platform's packages either."""
+    assert error.__traceback__ is not None
+    return error.with_traceback(error.__traceback__.tb_next)
+
+
+def test_an_error_of_an_import_begins_in_the_user_s_module(tmp_path: Path) -> None:
+    folder = write(tmp_path / "mine", {"faulty_nets.py": "\nimport no_such_package\n"})
+    with on_import_path(folder), pytest.raises(ImportError) as caught:
+        import_factory("faulty_nets:make", setting="model.name")
+    lines = user_traceback(below_this_file(caught.value)).splitlines()
+    assert lines[1] == f'  File "{folder / "faulty_nets.py"}", line 2, in <module>'
+    assert "No module named 'no_such_package'" in lines[-1]
+
+
+def test_a_syntax_error_in_a_module_that_another_one_imports_is_in_its_place(tmp_path: Path) -> None:
+    folder = write(tmp_path / "mine", {"outer_nets.py": "import inner_nets\n", "inner_nets.py": "def f(:\n"})
+    with on_import_path(folder), pytest.raises(SyntaxError) as caught:
+        import_factory("outer_nets:make", setting="model.name")
+    trace = user_traceback(below_this_file(caught.value))
+    assert "outer_nets.py" in trace.splitlines()[1]
+    assert 'inner_nets.py", line 1' in trace
+    assert "/training/" not in trace
+
+
+def test_paths_of_the_copy_become_those_of_the_folder_that_the_user_edits(tmp_path: Path) -> None:
+    text = f'File "{tmp_path}/run/code/abc/nets.py", line 1'
+    (tmp_path / "mine").mkdir()
+    folder = tmp_path / "run" / "code" / "abc"
+    assert named_at_source(text, folder=folder, source=tmp_path / "mine") == f'File "{tmp_path}/mine/nets.py", line 1'
+    assert named_at_source(text, folder=folder, source=tmp_path / "gone") == text
+    assert named_at_source(text, folder=folder, source=None) == text

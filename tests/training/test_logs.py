@@ -1,12 +1,14 @@
-"""Logs for machines and for people."""
+"""Logs for machines and for people, and the reports of rank 0."""
 
 from __future__ import annotations
 
 import io
 import json
 import logging
+import socket
 import subprocess
 import sys
+import urllib.request
 import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -15,7 +17,11 @@ from typing import Any
 
 import pytest
 
+from observability.runlog import Notice, Step, TrainingStarted, read_all, select
 from training import logs
+from training.config.schema import MetricsSettings
+from training.errors import PreflightError
+from training.reporting import Reporter, reporting
 
 
 @pytest.fixture
@@ -123,3 +129,53 @@ def test_a_record_after_a_line_that_a_full_disk_cut_off_has_its_own_line(tmp_pat
     logs.configure(path, run="r", rank=1, console=console)
     logging.getLogger("training").warning("resumed")
     assert json.loads(path.read_text().splitlines()[-1])["message"] == "resumed"
+
+
+STARTED = TrainingStarted(
+    world=1,
+    start_step=0,
+    total_steps=10,
+    steps_per_epoch=5,
+    parameters=3,
+    train_samples=20,
+    dataset_fingerprint="f" * 64,
+)
+STEP = Step(
+    step=1,
+    epoch=1,
+    loss=2.25,
+    metrics={"accuracy": 0.5},
+    gradient_norm=1.0,
+    learning_rate=0.1,
+    samples=4,
+    seconds=0.01,
+    rank_seconds=[0.005],
+)
+
+
+def test_the_log_is_complete_and_has_the_address_of_the_metrics_which_are_served_in_the_block(tmp_path: Path) -> None:
+    with reporting(tmp_path, MetricsSettings(exporter="prometheus")) as reporter:
+        reporter.emit(STARTED)
+        reporter.emit(STEP)
+        (started,) = select(read_all(tmp_path), TrainingStarted)
+        with urllib.request.urlopen(started.metrics_url, timeout=60) as answer:  # noqa: S310 - our own
+            page = answer.read().decode()
+    assert any(line.endswith(" 2.25") for line in page.splitlines())
+    assert read_all(tmp_path) == [started, STEP]
+    host, _, port = started.metrics_url.removeprefix("http://").partition("/")[0].partition(":")
+    assert host == "127.0.0.1"
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)), timeout=10)
+
+
+def test_a_port_taken_since_the_preflight_is_refused_with_port_0_as_remedy(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        settings = MetricsSettings(exporter="prometheus", port=server.getsockname()[1])
+        with pytest.raises(PreflightError, match=str(settings.port)) as caught, reporting(tmp_path, settings):
+            pass
+    assert "metrics.port=0" in caught.value.remedy
+
+
+def test_the_reporter_of_other_ranks_drops_events(tmp_path: Path) -> None:
+    Reporter().emit(Notice(level="warning", message="unheard"))
+    assert list(tmp_path.iterdir()) == []

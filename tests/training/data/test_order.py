@@ -1,4 +1,4 @@
-"""Sample order, uniforms and the division of an epoch."""
+"""Sample order, hold-out, the division of an epoch, and the fingerprint."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
+from training.config.schema import OptionValue
+from training.data.fingerprint import fingerprint
+from training.data.holdout import hold_out
 from training.data.order import BatchPlan, Stream, epoch_order, share, uniforms
+from training.data.place import DataPlace
 
 SEEDS = st.integers(0, 2**63 - 1)
 EPOCHS = st.integers(0, 10_000)
@@ -127,3 +132,63 @@ def test_a_step_outside_the_epoch_is_rejected(step: int) -> None:
     plan = BatchPlan(size=130, global_batch=64, world=2)
     with pytest.raises(ValueError, match=f"step_in_epoch={step}, expected 0 <= step_in_epoch < 3"):
         plan.positions(step, rank=0, micro=0)
+
+
+LABELS = st.lists(st.integers(0, 6), min_size=1, max_size=200).map(lambda labels: np.array(labels, dtype=np.int64))
+FRACTIONS = st.floats(0, 0.99)
+
+
+@given(labels=LABELS, fraction=FRACTIONS)
+def test_every_sample_is_either_kept_or_held_out(labels: NDArray[np.int64], fraction: float) -> None:
+    kept, held = hold_out(labels, fraction)
+    assert sorted([*kept, *held]) == list(range(len(labels)))
+
+
+@given(labels=LABELS, fraction=FRACTIONS)
+def test_the_fraction_of_each_class_is_rounded_to_a_sample(labels: NDArray[np.int64], fraction: float) -> None:
+    _, held = hold_out(labels, fraction)
+    for label in range(7):
+        size = int((labels == label).sum())
+        assert abs(int((labels[held] == label).sum()) - size * fraction) <= 0.5 + 1e-9
+
+
+def test_the_held_out_samples_never_change_between_versions() -> None:
+    """A resumed run must evaluate on the same samples, and must not have trained on them."""
+    assert hold_out(np.arange(20) % 2, 0.3)[1].tolist() == [6, 7, 14, 17, 18, 19]
+
+
+ARRAY = np.arange(12, dtype=np.int64)
+BASE = fingerprint({"dataset": "x", "size": 3}, {"a": ARRAY})
+
+
+def test_every_part_of_the_input_changes_the_fingerprint() -> None:
+    description: dict[str, OptionValue] = {"dataset": "x", "size": 3}
+    others = [
+        fingerprint({"dataset": "y", "size": 3}, {"a": ARRAY}),
+        fingerprint({"dataset": "x"}, {"a": ARRAY}),
+        fingerprint(description, {"b": ARRAY}),
+        fingerprint(description, {"a": ARRAY[::-1]}),
+        fingerprint(description, {"a": ARRAY.reshape(3, 4)}),
+        fingerprint(description, {"a": ARRAY.view(np.uint64)}),
+        fingerprint(description, {"a": ARRAY[:6], "b": ARRAY[6:]}),
+    ]
+    assert len({BASE, *others}) == 1 + len(others)
+
+
+def test_key_order_and_memory_layout_do_not_change_the_fingerprint() -> None:
+    strided = np.repeat(ARRAY, 2)[::2]
+    assert fingerprint({"size": 3, "dataset": "x"}, {"a": strided}) == BASE
+
+
+def test_the_first_rank_of_those_that_share_samples_records_them() -> None:
+    def places(*, world: int, ranks_per_share: int) -> list[tuple[int, int, bool]]:
+        ranks = (DataPlace.of(rank=rank, world=world, ranks_per_share=ranks_per_share) for rank in range(world))
+        return [(place.rank, place.world, place.is_recorder) for place in ranks]
+
+    assert places(world=3, ranks_per_share=1) == [(0, 3, True), (1, 3, True), (2, 3, True)]
+    assert places(world=4, ranks_per_share=2) == [(0, 2, True), (0, 2, False), (1, 2, True), (1, 2, False)]
+
+
+def test_groups_of_unequal_size_are_an_error() -> None:
+    with pytest.raises(ValueError, match="3 ranks per share do not divide a world of 4"):
+        DataPlace.of(rank=0, world=4, ranks_per_share=3)

@@ -1,4 +1,4 @@
-"""Checkpoints that are validated after their commit: kept until then, and ranked by what comes."""
+"""Checkpoints that are validated after their commit: which one is next, kept until then, and ranked by what comes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from training.checkpoint.ranks import OneRank
 from training.checkpoint.retention import Retention
 from training.checkpoint.store import CheckpointStore, local_store
 from training.checkpoint.writer import AsyncCheckpointer
+from training.validation.queue import ValidationQueue
 
 NEWEST_AND_BEST = Retention(keep_last=1, keep_best=1, higher_is_better=True)
 
@@ -100,3 +101,17 @@ def test_a_file_that_was_cut_off_is_as_if_there_were_none(tmp_path: Path) -> Non
     (store.path(1) / FILE).write_text('{"metrics": {"accu', encoding="utf-8")
     assert read(store.path(1)) is None
     assert ranking_metrics(store, "accuracy") == {1: None}
+
+
+def test_a_step_runs_at_once_and_the_next_one_after_it() -> None:
+    queue = ValidationQueue()
+    assert [queue.add(step) for step in (1, 2)] == [None, None]
+    assert (queue.running, queue.waiting) == (1, 2)
+    assert [queue.finish(), queue.finish()] == [2, None]
+
+
+def test_of_the_steps_that_wait_the_newest_one_remains() -> None:
+    queue = ValidationQueue()
+    assert [queue.add(step) for step in (1, 2, 3, 4)] == [None, None, 2, 3]
+    assert queue.clear() == [1, 4]
+    assert queue.add(5) is None

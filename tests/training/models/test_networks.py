@@ -1,16 +1,21 @@
-"""ResNets: published parameter counts, names and shapes, and the effect of the options."""
+"""The networks of the platform: published sizes and names, the effect of options, and what they refuse."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 import torch
+from torch import nn
 from torch.nn.functional import cross_entropy
 
 from training.data.types import SampleSpec
-from training.models.options import ResNetOptions
+from training.errors import SettingsError
+from training.models.options import ResNetOptions, RnnOptions, SimpleCnnOptions
 from training.models.resnet import BasicBlock, Bottleneck, ResNet, resnet18, resnet50, resnet101
+from training.models.rnn import rnn
+from training.models.simple_cnn import SimpleCnn, simple_cnn
 
 IMAGENET = SampleSpec(shape=(3, 224, 224), outputs=1000)
 CIFAR = SampleSpec(shape=(3, 32, 32), outputs=10)
@@ -90,3 +95,56 @@ def test_every_parameter_gets_a_non_zero_gradient() -> None:
         name for name, parameter in model.named_parameters() if parameter.grad is None or not parameter.grad.any()
     ]
     assert without == []
+
+
+TEXTS = SampleSpec(shape=(12,), outputs=4, vocabulary=100)
+
+
+def test_the_parameters_are_those_of_the_formula() -> None:
+    """Each gate of a layer has a matrix of its inputs, one of its states, and two biases (torch.nn.LSTM, torch.nn.GRU)."""
+    for (cell, gates), directions, layers in product((("lstm", 4), ("gru", 3)), (1, 2), (1, 2)):
+        sizes = {"embedding": 8, "hidden": 16, "layers": layers, "bidirectional": directions == 2}
+        model = rnn(TEXTS, RnnOptions.model_validate({"cell": cell, **sizes}))
+        widths = [8, *[16 * directions] * (layers - 1)]
+        recurrent = sum(directions * gates * 16 * (width + 16 + 2) for width in widths)
+        assert sum(p.numel() for p in model.parameters()) == 100 * 8 + recurrent + 16 * directions * 4 + 4
+        assert model(torch.randint(100, (3, 12))).shape == (3, 4)
+
+
+def test_only_a_bidirectional_one_sees_later_tokens_in_an_early_state() -> None:
+    for bidirectional in (True, False):
+        model = rnn(TEXTS, RnnOptions(bidirectional=bidirectional)).eval()
+        tokens = torch.randint(100, (1, 12))
+        changed = tokens.clone()
+        changed[0, -1] = (changed[0, -1] + 1) % 100
+        before, after = (model.recurrent(model.tokens(one))[0][0, 0] for one in (tokens, changed))
+        assert torch.equal(before, after) is not bidirectional
+
+
+def test_numbers_and_targets_for_each_token_are_refused() -> None:
+    with pytest.raises(SettingsError, match=r"model\.name=rnn expects tokens, .* shape \(784,\)"):
+        rnn(SampleSpec(shape=(784,), outputs=10), RnnOptions())
+    with pytest.raises(SettingsError, match="classifies whole texts"):
+        rnn(SampleSpec(shape=(12,), outputs=50, vocabulary=50, is_sequence=True), RnnOptions())
+
+
+def test_one_layer_has_no_dropout_that_torch_warns_of() -> None:
+    model = rnn(TEXTS, RnnOptions(dropout=0.5))
+    assert model.recurrent.dropout == 0.0
+    assert [one.p for one in model.modules() if isinstance(one, nn.Dropout)] == [0.5]
+
+
+def test_images_of_any_size_map_to_logits_with_the_same_24058_weights() -> None:
+    for shape in ((1, 1, 1), (1, 8, 8), (3, 32, 32), (3, 33, 47), (3, 224, 224)):
+        with torch.device("meta"):
+            model = simple_cnn(SampleSpec(shape=shape, outputs=7), SimpleCnnOptions())
+        assert model(torch.empty(2, *shape, device="meta")).shape == (2, 7)
+    small, large = (simple_cnn(SampleSpec(shape=(1, side, side), outputs=10), SimpleCnnOptions()) for side in (8, 224))
+    small.load_state_dict(large.state_dict())
+    assert sum(parameter.numel() for parameter in small.parameters()) == 24_058
+
+
+def test_pooling_is_deterministic_on_cuda() -> None:
+    """AdaptiveAvgPool2d raises under deterministic algorithms on CUDA, unless it lowers to a mean."""
+    pooled = SimpleCnn(channels=1, classes=2, width=1, dropout=0).pool(torch.ones(1, 1, 4, 4, requires_grad=True))
+    assert pooled.grad_fn.name() == "MeanBackward1"
