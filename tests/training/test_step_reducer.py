@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -116,20 +115,6 @@ PAUSE = 0.5
 """Seconds that the slow rank takes longer."""
 
 
-class _Backward(torch.autograd.Function):
-    """The identity, which calls a function in its backward pass."""
-
-    @staticmethod
-    def forward(ctx: Any, inputs: Tensor, call: Callable[[], object]) -> Tensor:  # noqa: ANN401 - as torch declares it
-        ctx.call = call
-        return inputs.view_as(inputs)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:  # noqa: ANN401
-        ctx.call()
-        return gradients[0], None
-
-
 class _Model(nn.Module):
     def __init__(self, in_backward: Callable[[], object]) -> None:
         super().__init__()
@@ -138,7 +123,9 @@ class _Model(nn.Module):
         self.in_backward = in_backward
 
     def forward(self, inputs: Tensor) -> Tensor:
-        hidden: Tensor = _Backward.apply(self.first(inputs), self.in_backward)
+        hidden = self.first(inputs)
+        if hidden.requires_grad:
+            hidden.register_hook(lambda _: self.in_backward())
         outputs: Tensor = self.second(hidden)
         return outputs
 

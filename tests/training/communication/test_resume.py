@@ -96,12 +96,6 @@ def test_the_weights_are_those_of_the_defaults(tmp_path: Path, usual: str, commu
     assert train(tmp_path, 2, communication, steps=6) == usual
 
 
-def test_a_run_with_a_sharded_optimizer_resumes_from_one_without_and_back(tmp_path: Path, usual: str) -> None:
-    for steps, is_sharded in ((2, True), (4, False), (6, True)):
-        weights = train(tmp_path, 2, {"shard_optimizer": is_sharded}, steps=steps)
-    assert weights == usual
-
-
 CNN: dict[str, Any] = {"model": {"name": "simple_cnn"}}
 LOCAL_SGD: dict[str, Any] = {"local_steps": 4, "start_step": 2}
 DILOCO: dict[str, Any] = {**LOCAL_SGD, "outer_optimizer": "nesterov", "outer_momentum": 0.5}

@@ -102,7 +102,6 @@ def test_an_own_factory_gets_the_settings_and_its_options_and_an_unusable_one_is
     assert (len(bundle.train), len(bundle.test)) == (20, 3)
     cases: list[tuple[str, dict[str, OptionValue], str]] = [
         ("absent", {}, "data.dataset=own_dataset:absent: module own_dataset has no attribute 'absent'"),
-        ("small", {"size": 1}, "data.options={'size': 1}: the factory does not accept them"),
         ("wrong", {}, "data.dataset=own_dataset:wrong returned int"),
     ]
     for function, options, expected in cases:
