@@ -248,16 +248,6 @@ def test_an_error_of_an_import_begins_in_the_user_s_module(tmp_path: Path) -> No
     assert "No module named 'no_such_package'" in lines[-1]
 
 
-def test_a_syntax_error_in_a_module_that_another_one_imports_is_in_its_place(tmp_path: Path) -> None:
-    folder = write(tmp_path / "mine", {"outer_nets.py": "import inner_nets\n", "inner_nets.py": "def f(:\n"})
-    with on_import_path(folder), pytest.raises(SyntaxError) as caught:
-        import_factory("outer_nets:make", setting="model.name")
-    trace = user_traceback(below_this_file(caught.value))
-    assert "outer_nets.py" in trace.splitlines()[1]
-    assert 'inner_nets.py", line 1' in trace
-    assert "/training/" not in trace
-
-
 def test_paths_of_the_copy_become_those_of_the_folder_that_the_user_edits(tmp_path: Path) -> None:
     text = f'File "{tmp_path}/run/code/abc/nets.py", line 1'
     (tmp_path / "mine").mkdir()

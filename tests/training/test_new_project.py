@@ -46,20 +46,6 @@ def test_a_new_project_has_its_name_in_every_file_and_says_what_to_do_next(tmp_p
     )
 
 
-def test_files_of_programs_in_the_template_are_not_copied(tmp_path: Path) -> None:
-    cache = TEMPLATE / "my_project" / "__pycache__"
-    was_there = cache.is_dir()
-    cache.mkdir(exist_ok=True)
-    (cache / "left.pyc").write_bytes(b"")
-    try:
-        new_project.create(str(tmp_path / "tumour-cost"))
-    finally:
-        (cache / "left.pyc").unlink()
-        if not was_there:
-            cache.rmdir()
-    assert files(tmp_path / "tumour-cost") == FILES
-
-
 def test_a_name_is_a_folder_beside_the_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(ROOT / "docs")
     assert place_of("mine") == ROOT.parent / "mine"

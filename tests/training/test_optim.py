@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -60,41 +61,27 @@ def test_matrices_and_convolutions_decay_but_biases_and_norms_do_not_and_frozen_
     assert len(parameter_groups(nn.Linear(2, 2, bias=False), weight_decay=0.1)) == 1, "an empty group"
 
 
-@pytest.mark.parametrize(
-    ("settings", "plain"),
-    [
-        (
-            OptimizerSettings(name="sgd", momentum=0.8, nesterov=True, weight_decay=0.1, learning_rate=0.1),
-            lambda groups: SGD(groups, lr=0.1, momentum=0.8, nesterov=True, foreach=False),
-        ),
-        (
-            OptimizerSettings(name="adam", betas=(0.8, 0.9), weight_decay=0.1, learning_rate=0.1),
-            lambda groups: Adam(groups, lr=0.1, betas=(0.8, 0.9), foreach=False),
-        ),
-        (
-            OptimizerSettings(name="adamw", betas=(0.8, 0.9), weight_decay=0.1, learning_rate=0.1),
-            lambda groups: AdamW(groups, lr=0.1, betas=(0.8, 0.9), foreach=False),
-        ),
-    ],
-)
-def test_fused_updates_equal_the_plain_ones(
-    settings: OptimizerSettings, plain: Callable[[list[dict[str, object]]], Optimizer]
-) -> None:
-    torch.manual_seed(0)
-    ours, theirs = network(), network()
-    theirs.load_state_dict(ours.state_dict())
-    pairs = [
-        (ours, build_optimizer(ours, settings, learning_rate=0.1)),
-        (theirs, plain(parameter_groups(theirs, weight_decay=settings.weight_decay))),
-    ]
-    for _ in range(3):
-        gradients = [torch.randn_like(parameter) for parameter in ours.parameters()]
-        for model, optimizer in pairs:
-            for parameter, gradient in zip(model.parameters(), gradients, strict=True):
-                parameter.grad = gradient.clone()
-            optimizer.step()
-    for left, right in zip(ours.parameters(), theirs.parameters(), strict=True):
-        torch.testing.assert_close(left, right)
+def test_fused_updates_equal_the_plain_ones() -> None:
+    sgd: dict[str, Any] = {"momentum": 0.8, "nesterov": True}
+    betas: dict[str, Any] = {"betas": (0.8, 0.9)}
+    for name, plain, options in (("sgd", SGD, sgd), ("adam", Adam, betas), ("adamw", AdamW, betas)):
+        torch.manual_seed(0)
+        ours, theirs = network(), network()
+        theirs.load_state_dict(ours.state_dict())
+        settings = OptimizerSettings.model_validate({"name": name, "weight_decay": 0.1, **options})
+        groups = parameter_groups(theirs, weight_decay=0.1)
+        optimizers = [
+            build_optimizer(ours, settings, learning_rate=0.1),
+            plain(groups, lr=0.1, foreach=False, **options),
+        ]
+        for _ in range(3):
+            gradients = [torch.randn_like(parameter) for parameter in ours.parameters()]
+            for model, optimizer in zip((ours, theirs), optimizers, strict=True):
+                for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+                    parameter.grad = gradient.clone()
+                optimizer.step()
+        for left, right in zip(ours.parameters(), theirs.parameters(), strict=True):
+            torch.testing.assert_close(left, right)
 
 
 def test_the_peak_scales_with_the_global_batch_only_where_a_base_batch_is_set() -> None:

@@ -215,25 +215,14 @@ def test_a_full_disk_is_named_with_the_file_and_the_remedy() -> None:
 
 
 def test_a_full_disk_is_found_behind_other_errors() -> None:
-    def fail(number: int) -> BaseException:
-        try:
-            try:
-                raise of(number)
-            except OSError as error:
-                raise RuntimeError("a library's own") from error
-        except RuntimeError:
-            try:
-                raise ValueError("while it was handled")
-            except ValueError as error:
-                return error
+    def behind_others(number: int) -> BaseException:
+        error, outer = RuntimeError("a library's own"), ValueError("while it was handled")
+        error.__cause__, outer.__context__ = of(number), error
+        return outer
 
-    assert "No space left" in explained(fail(errno.ENOSPC))
-    assert explained(fail(errno.EPERM)) == "None", "a library may be forbidden anything"
-
-
-def test_other_errors_are_not_explained() -> None:
-    assert explained(of(errno.ENOENT)) == "None"
-    assert explained(ValueError("x")) == "None"
+    assert "No space left" in explained(behind_others(errno.ENOSPC))
+    assert explained(behind_others(errno.EPERM)) == "None", "a library may be forbidden anything"
+    assert explained(of(errno.ENOENT)) == explained(ValueError("x")) == "None"
 
 
 def test_a_probe_finds_a_full_disk_and_leaves_nothing(tmp_path: Path) -> None:

@@ -133,18 +133,6 @@ def test_a_hook_says_what_it_saves() -> None:
     ]
 
 
-def test_nodes_and_local_steps_say_what_they_save() -> None:
-    weights = [torch.zeros(1000, 500, requires_grad=True), torch.zeros(1000)]
-    assert described(weights, CommunicationSettings(hook="fp16", hierarchical=True))[1] == (
-        "communication.hierarchical=true: of the 1 MB of a step's gradients, each of a node's 4 ranks sends 0.25 MB between the 2 nodes"
-    )
-    (line,) = described(weights, CommunicationSettings(local_steps=16, node_steps=4, start_step=10))
-    assert line == (
-        "communication.local_steps=16: from step 11 on the 8 ranks average their 2 MB of weights every 16 steps, and among the 4 of a "
-        "node every 4, in place of the gradients of every step"
-    )
-
-
 Array = npt.NDArray[np.float32]
 HOOKS_OF_GRADIENTS = ("none", "fp16", "bf16")
 

@@ -255,10 +255,3 @@ def test_a_truncated_image_ends_the_epoch_and_is_named(root: Path, loader_worker
         assert f"cannot decode image {file}: " in str(error)
         assert error.remedy == "replace or delete the file"
         file.write_bytes(whole)
-
-
-def test_a_file_with_an_image_suffix_that_is_not_an_image_is_named(root: Path) -> None:
-    file = root / "test" / "pear" / "h.png"
-    file.write_text("<html>404</html>")
-    with pytest.raises(DataError, match=f"cannot decode image {file}"):
-        _load(root).test.read(np.array([1]))

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -65,45 +64,6 @@ class _SlowRank(nn.Module):
         return output
 
 
-class _TinyOperators(nn.Module):
-    """A small network that adds nothing to its inputs, one number at a time."""
-
-    def __init__(self, spec: SampleSpec, *, operators: int) -> None:
-        super().__init__()
-        self._network = mlp(spec, MlpOptions(hidden=(64,)))
-        self._operators = operators
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        nothing = inputs.new_zeros(())
-        for _ in range(self._operators if self.training else 0):
-            nothing = nothing + 0.0
-        output: Tensor = self._network(inputs + nothing)
-        return output
-
-
-class _LargeState(nn.Module):
-    """A small network with numbers that no step needs, but every checkpoint holds."""
-
-    def __init__(self, spec: SampleSpec, *, values: int) -> None:
-        super().__init__()
-        self._network = mlp(spec, MlpOptions(hidden=(64,)))
-        self.register_buffer("kept", torch.zeros(values))
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        output: Tensor = self._network(inputs)
-        return output
-
-
-def large_state(spec: SampleSpec, *, values: int) -> nn.Module:
-    """A model whose checkpoints hold `values` more numbers than it computes with."""
-    return _LargeState(spec, values=values)
-
-
 def slow_rank(spec: SampleSpec, *, rank: int, seconds: float) -> nn.Module:
     """A model whose rank `rank` takes `seconds` longer in each step."""
     return _SlowRank(spec, rank=rank, seconds=seconds)
-
-
-def tiny_operators(spec: SampleSpec, *, operators: int) -> nn.Module:
-    """A model that runs so many operators on single numbers."""
-    return _TinyOperators(spec, operators=operators)

@@ -48,20 +48,6 @@ def test_a_slow_rank_is_named_as_the_straggler_and_the_parts_of_the_chosen_steps
         assert parts == pytest.approx(one.step, rel=0.02)
 
 
-def test_tiny_operators_are_host_bound(tmp_path: Path) -> None:
-    found = profiled(tmp_path / "run", model={"name": f"{BOTTLENECKS}tiny_operators", "options": {"operators": 5000}})
-    assert found.verdict.limit == "host"
-    assert "raise loop.global_batch" in found.verdict.advice
-    assert found.ranks[0].operators > 5000
-
-
-def test_large_checkpoints_after_every_step_are_checkpoint_bound(tmp_path: Path) -> None:
-    model = {"name": f"{BOTTLENECKS}large_state", "options": {"values": 24_000_000}}
-    found = profiled(tmp_path / "run", model=model, checkpoint={"every_steps": 1})
-    assert found.verdict.limit == "checkpoint"
-    assert "checkpoint.every_steps" in found.verdict.advice
-
-
 def test_large_layers_on_one_rank_are_compute_bound(tmp_path: Path) -> None:
     found = profiled(
         tmp_path / "run",

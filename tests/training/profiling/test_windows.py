@@ -140,19 +140,6 @@ def test_a_run_that_has_ended_unprofiled_is_refused(tmp_path: Path, capsys: pyte
     assert "make profile" in error
 
 
-def test_a_request_that_the_run_refuses_ends_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    last = 100_000
-    endless = small_settings(
-        loop={"epochs": last}, profile={"start_step": last, "steps": 1}, checkpoint={"every_steps": last}
-    )
-    with train(endless, tmp_path) as driver:
-        assert driver.wait_for(lambda event: event.kind == "step")
-        assert main(["profile", str(driver.run)]) == 3
-        driver.interrupt()
-        driver.end()
-    assert "run run refuses the request: a profile is already planned" in capsys.readouterr().err
-
-
 REQUEST = ProfileRequest(steps=2)
 RECORDING = ProfileAnswered(request=REQUEST.id, state="recording", text="steps 3 to 4", step=3, is_remote=True)
 

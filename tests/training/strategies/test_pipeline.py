@@ -11,24 +11,19 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
-from torch.optim import AdamW
 
 from observability.runlog import Evaluated, FlopsCounted, Notice, Restored, TrainingStarted, read_all, select
 from tests.training.config.refused import assert_refused
-from tests.training.launch.ranks import on_ranks
-from tests.training.runs import LANGUAGE, exported, in_group, losses_of, steps_of, train
+from tests.training.runs import LANGUAGE, exported, losses_of, steps_of, train
 from tests.training.strategies.test_fully_sharded import assert_close
 from training.callbacks.sample_ledger import consumed_ids
 from training.config.schema import ModelSettings, StrategySettings
 from training.data.types import SampleSpec
 from training.errors import NonFiniteLossError, SettingsError
-from training.launch.task import RankPlace
 from training.models.parts import Part, parts_of
 from training.models.registry import MODELS, build_model, check_stages
-from training.strategies.pipeline import Pipeline
 from training.strategies.stages import balanced, divide, keep_only
 
-CPU = torch.device("cpu")
 ONE_EPOCH = 21
 """Steps of the digits' 1293 training samples; the last one has 13."""
 
@@ -139,42 +134,6 @@ def test_a_run_goes_on_under_other_strategies_and_numbers_of_ranks(tmp_path: Pat
     train(tmp_path / "one", 1, **recipe)
     assert [one.step for one in select(read_all(run), Restored)] == [6, 10, 16]
     assert_close(tmp_path / "one", run)
-
-
-BLOCK = 64 * 64 + 64
-"""Parameters of one of the equal layers."""
-
-
-def _bytes_of_rank(place: RankPlace, *, stages: int, stages_per_rank: int) -> dict[str, int]:
-    settings = StrategySettings(
-        name="pipeline",
-        stages=stages,
-        stages_per_rank=stages_per_rank,
-        schedule="1f1b" if stages_per_rank == 1 else "interleaved",
-    )
-    with in_group(place):
-        torch.manual_seed(0)
-        module = nn.Sequential(*(nn.Linear(64, 64) for _ in range(4)))
-        strategy = Pipeline(module, lambda it: AdamW(it.parameters()), settings=settings, device=CPU, model="layers")
-        parameters = list(strategy.module.parameters())
-        for one in parameters:
-            one.grad = torch.ones_like(one)
-        strategy.optimizer.step()
-        moments = [value for state in strategy.optimizer.state.values() for value in state.values() if value.dim()]
-
-        return {
-            "weights": sum(one.nbytes for one in parameters),
-            "gradients": sum(one.grad.nbytes for one in parameters if one.grad is not None),
-            "optimizer": sum(one.nbytes for one in moments),
-        }
-
-
-@pytest.mark.parametrize(("ranks", "stages", "stages_per_rank"), [(2, 2, 1), (4, 2, 2)])
-def test_the_memory_of_a_rank_is_its_stages(ranks: int, stages: int, stages_per_rank: int) -> None:
-    """Of P parameters in float32 with Adam: 4P/s, 4P/s and 8P/s bytes for s stages of equal size, however many copies train."""
-    for found in on_ranks(ranks, _bytes_of_rank, stages=stages, stages_per_rank=stages_per_rank):
-        share = 4 * BLOCK // stages
-        assert found == {"weights": 4 * share, "gradients": 4 * share, "optimizer": 8 * share}
 
 
 def test_a_combination_that_cannot_work_is_refused() -> None:
