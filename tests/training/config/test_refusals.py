@@ -81,9 +81,9 @@ def test_an_invalid_override_is_refused() -> None:
 def test_wrong_settings_are_named_at_once_each_with_its_remedy() -> None:
     assert refusal(overrides=["loop.epoch=2", "scale.worker=1", "run.seed=-1"]).splitlines() == [
         "3 wrong settings",
+        "  --set: run.seed = -1: must be greater than or equal to 0",
         "  --set: loop.epoch: no such setting",
         "    remedy: did you mean epochs?",
-        "  --set: run.seed = -1: must be greater than or equal to 0",
         "  --set: scale.worker: no such setting",
         "    remedy: did you mean workers?",
         f"  remedy: {PRINT_CONFIG}",

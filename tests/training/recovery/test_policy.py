@@ -168,9 +168,10 @@ def test_storage_waits_and_a_lost_process_is_replaced_at_once() -> None:
 
 def test_the_general_limit_is_the_budget_of_the_causes_that_have_none_and_other_defaults_stay() -> None:
     for limit in (0, 7):
-        budgets = budgets_of(small_settings(scale={"max_restarts": limit}, recovery={"storage": {"restarts": 5}}))
+        budgets = budgets_of(small_settings(scale={"max_restarts": limit}))
         shared = {Cause.LOST_PROCESS, Cause.LOST_NODE, Cause.COMMUNICATION, Cause.HANG}
         assert {budgets[cause].restarts for cause in shared} == {limit}
         assert budgets[Cause.PREEMPTION].restarts is None
         assert set(budgets) == set(Cause)
-        assert (budgets[Cause.STORAGE].restarts, budgets[Cause.STORAGE].backoff.first) == (5, 10)
+    budget = budgets_of(small_settings(recovery={"storage": {"restarts": 5}}))[Cause.STORAGE]
+    assert (budget.restarts, budget.backoff.first) == (5, 10)
