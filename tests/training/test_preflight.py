@@ -73,14 +73,6 @@ def test_fp8_is_refused_on_a_machine_whose_gpus_all_lack_it(tmp_path: Path, monk
     check(settings(tmp_path, *FP8), ONE_GPU)
 
 
-def test_fp8_without_its_library_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with_capabilities(tmp_path, monkeypatch, "9.0")
-    monkeypatch.setattr(preflight, "find_spec", lambda _: None)
-    assert "needs the package torchao, which is not installed\n  remedy: run `make env`" in refusal(
-        settings(tmp_path, *FP8), ONE_GPU
-    )
-
-
 def test_workers_of_a_remote_cluster_are_not_checked_against_this_machine_but_its_address_is(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as head:
         port = head.getsockname()[1]

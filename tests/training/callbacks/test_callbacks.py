@@ -167,6 +167,8 @@ def test_on_bad_step_is_called_before_on_step_end(tmp_path: Path) -> None:
     bad = [index for index, point in enumerate(trace.points) if point[0] == "bad_step"]
     assert bad
     assert all(trace.points[index + 1][0] == "step_end" for index in bad)
+    assert trace.points[-1] == ("close", 4), "bad steps count"
+    assert any("step skipped" in notice.message for notice in select(read_all(tmp_path), Notice))
 
 
 def _run_rank(place: RankPlace, folder: Path, steps: int) -> float:

@@ -6,19 +6,16 @@ import multiprocessing
 import os
 import random
 import re
-import shutil
 import signal
 import time
-from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.engines.small_disk import small_disk as mounted
 from tests.limits import files_up_to
-from tests.training.checkpoint.parts import IDENTITY, SmallRun, assert_same, checkpointer, saved_run
+from tests.training.checkpoint.parts import IDENTITY, SmallRun, assert_same, checkpointer
 from training.checkpoint.retention import Retention
 from training.checkpoint.store import CheckpointStore, local_store
 from training.errors import CheckpointError
@@ -73,32 +70,6 @@ def test_a_repeatedly_killed_run_always_has_a_good_checkpoint_of_the_uninterrupt
         uninterrupted.train(run.step - uninterrupted.step)
         assert_same(run.tensors(), uninterrupted.tensors() if run.step else SmallRun().tensors())
     assert uninterrupted.step > KILLS
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 256 KiB."""
-    with mounted(tmp_path / "small", size="256k") as directory:
-        yield directory
-
-
-def test_on_a_full_disk_the_error_has_the_sizes_and_the_older_checkpoint_stays(small_disk: Path) -> None:
-    store, run = saved_run(small_disk, 1)
-    ballast = small_disk / "ballast"
-    ballast.write_bytes(b"\0" * (shutil.disk_usage(small_disk).free - 8192))
-    before = run.tensors()
-    with checkpointer(store, start_step=1) as writer:
-        run.train()
-        run.save(writer, final=True)
-        with pytest.raises(CheckpointError, match=r"step 2 .*needs \d+ bytes and \d+ are free") as caught:
-            writer.poll()
-        assert "keep_last" in caught.value.remedy
-        assert store.folder_steps() == [1]
-        assert_same(resume(store).tensors(), before)
-        ballast.unlink()
-        run.save(writer, final=True)
-        assert [c.step for c in writer.poll()] == [2]
-    assert_same(resume(store).tensors(), run.tensors())
 
 
 def test_a_file_system_error_is_raised_by_close_and_leaves_no_partial_checkpoint(tmp_path: Path) -> None:

@@ -89,17 +89,6 @@ def test_samples_of_shards_of_unequal_size_are_read_from_their_places(shards: Pa
     assert len(bundle.validation) == 4, "a tenth of each class"
 
 
-def test_the_folders_of_the_splits_are_used(tmp_path: Path) -> None:
-    for split, numbers in (("train", range(20)), ("val", range(20, 26)), ("test", range(26, 30))):
-        write(tmp_path / split / "a.tar", members(numbers))
-    bundle = load(tmp_path)
-    splits = [
-        brightness(split.read(np.arange(len(split)))[0]) for split in (bundle.train, bundle.validation, bundle.test)
-    ]
-    assert splits == [list(range(20)), list(range(20, 26)), list(range(26, 30))]
-    assert [bundle.train.draws, bundle.validation.draws, bundle.test.draws] == [5, 0, 0]
-
-
 def test_members_of_every_tar_format_are_found(tmp_path: Path) -> None:
     for form in (tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT):
         long = "a" * (90 if form == tarfile.USTAR_FORMAT else 300)

@@ -69,14 +69,6 @@ def test_the_order_never_changes_between_versions() -> None:
     assert orders == [[4, 8, 3, 0, 2, 7, 1, 5, 6], [8, 4, 3, 7, 5, 2, 1, 0, 6]]
 
 
-@given(seed=SEEDS, epoch=st.integers(0, 1000), sizes=SIZES, window=WINDOWS)
-def test_the_order_is_a_function_that_differs_by_epoch(seed: int, epoch: int, sizes: list[int], window: int) -> None:
-    split = WindowedSplit(IdSplit(sum(sizes)), groups=groups_of(sizes), window=window)
-    orders = [sample_order(split, seed=seed, epoch=one).tolist() for one in (epoch, epoch, *range(epoch, epoch + 20))]
-    assert orders[0] == orders[1]
-    assert len(sizes) == 1 == sum(sizes) or len(set(map(tuple, orders))) > 1
-
-
 def epoch_ids(split: Split, *, batch: int, world: int, accumulation: int = 1, start: int = 0) -> list[list[int]]:
     """The ids of each step of an epoch, over all ranks."""
     plan = BatchPlan(size=len(split), global_batch=batch, world=world, accumulation=accumulation)

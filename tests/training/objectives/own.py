@@ -60,14 +60,6 @@ class OneShort(Quantile):
         return super().measure(outputs, targets)[:1]
 
 
-class NotANumber(Quantile):
-    """Its loss is NaN."""
-
-    def measure(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
-        loss, below = super().measure(outputs, targets)
-        return loss * torch.nan, below
-
-
 def padded_text(settings: DataSettings) -> DataBundle:
     """Sequences of eight tokens, of which the last ones do not count; in some sequences none does."""
     del settings

@@ -116,18 +116,25 @@ def test_a_newer_one_replaces_those_that_wait(tmp_path: Path, bucket: RunBucket,
     assert steps_in(bucket) == [40, 50]
 
 
-def test_the_bucket_keeps_the_newest_and_best_of_one_history(tmp_path: Path, bucket: RunBucket) -> None:
-    store, other = local_store(tmp_path / "first"), local_store(tmp_path / "other")
+def test_the_bucket_keeps_the_newest_and_the_best(tmp_path: Path, bucket: RunBucket) -> None:
+    store = local_store(tmp_path)
     with uploading(store, bucket) as uploader:
         for step, metric in ((10, 0.5), (20, 0.9), (30, 0.6), (40, 0.7), (50, None)):
             commit(store, step, metric=metric)
             uploader.notify()
             settled(uploader)
     assert steps_in(bucket) == [20, 40, 50]
-    commit(other, 20, 25)
-    with uploading(other, bucket, start_step=20) as uploader:
+
+
+def test_later_steps_of_another_history_go_with_the_next_copy(tmp_path: Path, bucket: RunBucket) -> None:
+    earlier = local_store(tmp_path / "earlier")
+    commit(earlier, 10, 20, 30)
+    upload_all(earlier, bucket)
+    store = local_store(tmp_path / "now")
+    commit(store, 10, 15)
+    with uploading(store, bucket, start_step=10) as uploader:
         settled(uploader)
-    assert steps_in(bucket) == [20, 25]
+    assert steps_in(bucket) == [10, 15]
 
 
 def test_a_store_that_fails_is_one_warning_until_it_recovers(
