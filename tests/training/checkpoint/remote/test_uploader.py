@@ -240,15 +240,23 @@ def test_other_files_are_copied_before_the_first_checkpoint(tmp_path: Path, buck
     assert bucket.read("run/settings.yaml").data == b"two"
 
 
-def test_a_resumed_run_copies_only_another_manifest(tmp_path: Path, bucket: RunBucket, proxy: FaultyS3) -> None:
-    store, now = local_store(tmp_path / "before"), local_store(tmp_path / "now")
+def test_a_run_that_resumes_does_not_copy_again_what_is_there(
+    tmp_path: Path, bucket: RunBucket, proxy: FaultyS3
+) -> None:
+    store = local_store(tmp_path)
     commit(store, 10, 20)
     upload_all(store, bucket)
     proxy.requests.clear()
     with uploading(store, bucket, start_step=20) as uploader:
         assert settled(uploader) == []
     assert not [one for one in proxy.requests if one.method == "PUT"]
-    commit(now, 20, metric=0.5)
-    with uploading(now, bucket, start_step=20) as uploader:
-        assert [event.step for event in select(settled(uploader), CheckpointUploaded)] == [20]
-    assert RemoteTier(bucket).checkpoints()[-1].manifest.metric == 0.5
+
+
+def test_checkpoints_of_one_step_are_told_apart_by_their_manifests(tmp_path: Path, bucket: RunBucket) -> None:
+    before, now = local_store(tmp_path / "before"), local_store(tmp_path / "now")
+    commit(before, 10)
+    upload_all(before, bucket)
+    commit(now, 10, metric=0.5)
+    with uploading(now, bucket) as uploader:
+        assert [event.step for event in select(settled(uploader), CheckpointUploaded)] == [10]
+    assert RemoteTier(bucket).checkpoints()[0].manifest.metric == 0.5
