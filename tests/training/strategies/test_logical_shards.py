@@ -6,10 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
-from torch import Tensor, nn
 
 from observability.runlog import Evaluated, Notice, Restored, read_all, select
 from tests.training.config.refused import assert_refused
@@ -17,13 +14,7 @@ from tests.training.launch.ranks import run_world
 from tests.training.runs import run_alone, small_settings, steps_of
 from training.callbacks import sample_ledger as ledger
 from training.checkpoint.store import local_store
-from training.config.schema import PrecisionSettings, TrainingSettings
-from training.data.types import Batch
-from training.objectives.classification import Classification
-from training.objectives.options import ClassificationOptions
-from training.precision import Precision
-from training.step import StepRunner
-from training.strategies.logical_shards import LogicalShards
+from training.config.schema import TrainingSettings
 
 STEPS = 24
 """The 21st is the last of its epoch, with 13 samples: five shards have two, three have one."""
@@ -97,65 +88,6 @@ def test_a_run_that_changes_its_workers_ends_in_the_same_bits(tmp_path: Path, on
     assert ledger.consumed_ids(run) == ledger.consumed_ids(one_worker[1])
     notes = [event.message for event in select(read_all(run), Notice)]
     assert any(note.startswith("8 logical shards, 4 on each of 2 ranks") for note in notes)
-
-
-class Net(nn.Module):
-    """Batch norm, and a layer that no sample uses."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(3)
-        self.norm = nn.BatchNorm1d(6)
-        self.head = nn.Linear(6, 3)
-        self.unused = nn.Linear(6, 3)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        outputs: Tensor = self.head(self.norm(inputs))
-        return outputs
-
-
-def _one_step(net: nn.Module) -> list[Batch]:
-    """An optimizer step of one worker with four shards of four samples; returns the shards."""
-    generator = torch.Generator().manual_seed(7)
-    inputs, targets = torch.randn(16, 6, generator=generator), torch.randint(0, 3, (16,), generator=generator)
-    shards = [
-        Batch(inputs=one, targets=classes, ids=np.arange(4), count=4)
-        for one, classes in zip(inputs.chunk(4), targets.chunk(4), strict=True)
-    ]
-    device = torch.device("cpu")
-    strategy = LogicalShards(net, lambda module: torch.optim.SGD(module.parameters(), lr=0.1), shards=4, world=1)
-    runner = StepRunner(
-        strategy=strategy,
-        objective=Classification(3, ClassificationOptions()),
-        precision=Precision(PrecisionSettings(), device),
-        device=device,
-        clip_norm=None,
-        seed=0,
-        rank=0,
-        world=1,
-        keeps_buffers=False,
-    )
-    assert runner.run(1, shards, global_count=16).applied
-    return shards
-
-
-def test_the_running_statistics_of_a_step_are_those_of_its_first_shard() -> None:
-    net, alone = Net(), Net()
-    first = _one_step(net)[0]
-    alone.norm(first.inputs)
-    found, expected = dict(net.norm.named_buffers()), dict(alone.norm.named_buffers())
-    assert all(torch.equal(found[name], expected[name]) for name in ("running_mean", "running_var"))
-    assert int(found["num_batches_tracked"]) == 1
-
-
-def test_a_weight_without_a_use_has_a_gradient_of_zeros() -> None:
-    """As many bytes are sent by every rank, whatever its shards use."""
-    net = Net()
-    _one_step(net)
-    assert net.unused.weight.grad is not None
-    assert not net.unused.weight.grad.any()
-    assert net.head.weight.grad is not None
-    assert net.head.weight.grad.any()
 
 
 def test_what_has_no_equal_bits_is_refused() -> None:

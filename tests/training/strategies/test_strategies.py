@@ -13,7 +13,6 @@ from torch.optim import SGD
 
 from tests.training.launch.ranks import on_ranks
 from tests.training.runs import in_group, train
-from training.checkpoint.stateful import StateRegistry
 from training.launch.task import RankPlace
 from training.strategies.data_parallel import DataParallel
 from training.strategies.single_process import SingleProcess
@@ -71,23 +70,6 @@ def test_synchronized_buffers_are_rank_0_s() -> None:
     (first, first_after), (second, second_after) = on_ranks(2, _buffers)
     assert first != second
     assert first_after == second_after == first
-
-
-def _state_names(place: RankPlace) -> dict[str, list[str]]:
-    with in_group(place):
-        strategy = DataParallel(network(), lambda module: SGD(module.parameters(), lr=0.1, momentum=0.9), device=CPU)
-        strategy.model(INPUTS).sum().backward()
-        strategy.optimizer.step()
-        tensors = StateRegistry(**strategy.states()).collect().tensors
-        return {file: sorted(named) for file, named in tensors.items()}
-
-
-def test_a_wrapped_model_is_saved_under_the_names_of_the_bare_one() -> None:
-    alone = single()
-    alone.model(INPUTS).sum().backward()
-    alone.optimizer.step()
-    tensors = StateRegistry(**alone.states()).collect().tensors
-    assert on_ranks(2, _state_names) == [{file: sorted(named) for file, named in tensors.items()}] * 2
 
 
 def test_a_frozen_parameter_does_not_contribute_to_the_norm() -> None:
