@@ -75,36 +75,14 @@ def test_an_empty_split_is_rejected() -> None:
     assert "the validation split of dataset digits is empty at data.validation_fraction=0" in str(raised.value)
 
 
-@pytest.fixture
-def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A module with factories on the import path."""
-    (tmp_path / "own_dataset.py").write_text(
-        textwrap.dedent(
-            """
-            from training.data import registry
-
-            def small(settings, *, samples):
-                options = {"samples": samples, "evaluation_samples": 3}
-                return registry.load_dataset(settings.model_copy(update={"dataset": "synthetic", "options": options}))
-
-            def wrong(settings):
-                return 1
-            """
-        )
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "own_dataset", raising=False)
-    return "own_dataset"
-
-
-def test_an_own_factory_gets_the_settings_and_its_options_and_an_unusable_one_is_rejected(own_module: str) -> None:
-    bundle = registry.load_dataset(DataSettings(dataset=f"{own_module}:small", options={"samples": 20}))
-    assert (len(bundle.train), len(bundle.test)) == (20, 3)
-    cases: list[tuple[str, dict[str, OptionValue], str]] = [
-        ("absent", {}, "data.dataset=own_dataset:absent: module own_dataset has no attribute 'absent'"),
-        ("wrong", {}, "data.dataset=own_dataset:wrong returned int"),
-    ]
-    for function, options, expected in cases:
+def test_an_own_factory_gets_the_settings_and_its_options_and_an_unusable_one_is_rejected() -> None:
+    slow_digits = "tests.training.profiling.bottlenecks:slow_digits"
+    bundle = registry.load_dataset(DataSettings(dataset=slow_digits, options={"seconds": 0.0}, validation_fraction=0.2))
+    assert (len(bundle.train), len(bundle.validation)) == (1151, 287)
+    for factory, expected in (
+        ("builtins:absent", "data.dataset=builtins:absent: module builtins has no attribute 'absent'"),
+        ("builtins:id", "data.dataset=builtins:id returned int"),
+    ):
         with pytest.raises(SettingsError) as raised:
-            registry.load_dataset(DataSettings(dataset=f"{own_module}:{function}", options=options))
+            registry.load_dataset(DataSettings(dataset=factory))
         assert expected in str(raised.value)

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from infra.spec.cluster_names import PROFILE_REQUEST, REQUESTS_VARIABLE
-from observability.profiling.answer import read_answer_line
 from observability.profiling.window import ProfileFolder, RankSteps, Window
 from observability.runlog import Notice, ProfileAnswered, read_all, select
 from tests.training.launch.driver import train
@@ -242,23 +241,3 @@ def test_a_profile_that_is_made_again_is_complete_when_all_ranks_have_written_th
     assert not profile.is_complete()
     profile.write_rank_steps(ranks[1])
     assert profile.is_complete()
-
-
-@pytest.mark.long
-def test_the_driver_of_a_run_that_goes_on_prints_the_verdict_on_all_ranks(tmp_path: Path, mount: Path) -> None:
-    endless = small_settings(
-        loop={"epochs": 100_000}, checkpoint={"every_steps": 100_000}, scale={"launcher": "torchrun", "workers": 2}
-    )
-    with train(endless, tmp_path, environment={REQUESTS_VARIABLE: str(mount)}) as driver:
-        assert driver.wait_for(lambda event: isinstance(event, ProfileAnswered) and event.state == "done")
-        assert driver.process.poll() is None
-        driver.interrupt()
-        printed = driver.end().out.splitlines()
-    (profile,) = ProfileFolder.all_of(driver.run)
-    first, second = ([one.step for one in profile.rank_steps(rank).steps] for rank in (0, 1))
-    assert first == second
-    assert len(first) == REQUEST.steps
-    recording, *verdict, done = filter(None, map(read_answer_line, printed))
-    assert recording == (REQUEST.id, "recording", f"{profile.window.title} of 2 ranks")
-    assert verdict[0].text.startswith(f"{profile.window.title}: ")
-    assert done == (REQUEST.id, "done", str(profile.path))
