@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch import Tensor
 
 from observability.runlog import Notice, Restored, RunEnded, Step, read_all, select
 from tests.training.launch.driver import arguments_for
 from tests.training.launch.ranks import run_world
-from tests.training.runs import small_settings
+from tests.training.runs import exported, losses_of, small_settings
 from training.checkpoint.store import FOLDER
 from training.cli import main
 from training.config.schema import TrainingSettings
@@ -38,10 +37,6 @@ def train(
     return run_world(settings, folder).weights_sha256
 
 
-def exported(run: Path) -> dict[str, Tensor]:
-    return load_file(run / "model" / "model.safetensors")
-
-
 def test_a_run_of_three_ranks_resumes_bit_for_bit(tmp_path: Path) -> None:
     whole = train(tmp_path / "whole", 3, POWERSGD)
     for steps in (2, 7):  # before PowerSGD starts, and after
@@ -57,8 +52,7 @@ def test_another_number_of_ranks_starts_with_the_mean_of_their_errors(tmp_path: 
     train(tmp_path / "four", 2, POWERSGD, steps=7, **without_dropout)
     train(tmp_path / "two", 2, POWERSGD, **without_dropout)
     train(tmp_path / "four", 4, {**POWERSGD, "bucket_megabytes": 0.1}, **without_dropout)
-    losses = [torch.tensor([one.loss for one in select(read_all(tmp_path / name), Step)]) for name in ("two", "four")]
-    torch.testing.assert_close(*losses, rtol=1e-4, atol=1e-5)
+    assert losses_of(tmp_path / "four") == pytest.approx(losses_of(tmp_path / "two"), rel=1e-4, abs=1e-5)
     other = exported(tmp_path / "four")
     for name, value in exported(tmp_path / "two").items():
         torch.testing.assert_close(value, other[name], rtol=1e-3, atol=2e-4)

@@ -67,11 +67,8 @@ def adam(module: nn.Module) -> Optimizer:
     return torch.optim.Adam(module.parameters(), lr=3e-3)
 
 
-def distributed(
-    settings: CommunicationSettings, *, seed: int = 0, undoes: bool = False
-) -> tuple[DataParallel, PowerSgd | None]:
-    powersgd = PowerSgd(settings, seed=seed, undoes=undoes) if settings.hook == "powersgd" else None
-
+def distributed(settings: CommunicationSettings, *, undoes: bool = False) -> tuple[DataParallel, PowerSgd | None]:
+    powersgd = PowerSgd(settings, seed=0, undoes=undoes) if settings.hook == "powersgd" else None
     return DataParallel(network(), adam, device=CPU, communication=settings, powersgd=powersgd), powersgd
 
 
