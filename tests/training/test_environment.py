@@ -14,13 +14,6 @@ from infra.spec.cluster_names import PRICE_VARIABLE, WORKER_PRICE_VARIABLE
 from training import environment
 from training.network import interface_towards
 
-LIGHT = """
-import sys
-from training import environment
-environment.describe()
-print(*sorted({"torch", "ray", "mlflow", "numpy"} & set(sys.modules)))
-"""
-
 
 def git(folder: Path, *arguments: str) -> None:
     """Run git in a folder, with an author."""
@@ -55,11 +48,6 @@ def test_only_the_driver_of_a_job_knows_a_submission_and_a_price() -> None:
     assert environment.dollars_per_hour({PRICE_VARIABLE: "1.25"}) == 1.25
     assert environment.dollars_per_worker_hour({}) == 0.0
     assert environment.dollars_per_worker_hour({WORKER_PRICE_VARIABLE: "0.5"}) == 0.5
-
-
-def test_describing_imports_no_heavy_package() -> None:
-    done = subprocess.run([sys.executable, "-c", LIGHT], check=True, capture_output=True, text=True)
-    assert done.stdout.strip() == ""
 
 
 def test_a_changed_file_makes_a_checkout_dirty_but_an_untracked_one_does_not(repository: Path) -> None:

@@ -20,7 +20,6 @@ from training.callbacks.callback import Callback
 from training.checkpoint.writer import AsyncCheckpointer
 from training.config.schema import TrainingSettings
 from training.data.types import Batch
-from training.errors import ResumeMismatchError
 from training.launch.task import Outcome, RankPlace, RankTask
 from training.loop import Loop
 from training.reporting import reporting
@@ -105,12 +104,6 @@ def test_a_user_s_callback_is_restored_bit_for_bit_and_does_not_change_the_weigh
     assert torch.equal(second.average, whole.average)
     files = {path.name for path in (tmp_path / "parted" / "checkpoints" / "step-00000030").iterdir()}
     assert "weight_average.safetensors" in files
-
-
-def test_a_run_without_the_callback_refuses_its_state_by_name(tmp_path: Path) -> None:
-    run(until(5), tmp_path, WeightAverage())
-    with pytest.raises(ResumeMismatchError, match="nothing in this run restores: weight_average"):
-        run(until(10), tmp_path)
 
 
 def test_a_callback_added_later_keeps_its_initial_state_with_a_warning(tmp_path: Path) -> None:
