@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -13,24 +10,9 @@ from training.config.schema import DataSettings, OptionValue
 from training.data import registry
 from training.errors import DataError, SettingsError
 
-HEAVY = ("torch", "ray", "mlflow", "numpy", "pyarrow", "sklearn", "matplotlib", "PIL")
 WITH_FILES = [spec.name for spec in registry.DATASETS.specs if spec.needs_path]
 NEEDED: dict[str, dict[str, OptionValue]] = {"parquet": {"inputs": ["x"], "target": "y"}}
 """Options without a default."""
-
-
-def test_importing_and_validating_imports_no_heavy_package() -> None:
-    program = textwrap.dedent(
-        f"""
-        import sys
-        from training.config.schema import DataSettings
-        from training.data import registry
-        registry.validate(DataSettings(dataset="synthetic"))
-        print([name for name in {HEAVY} if name in sys.modules])
-        """
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 def test_a_dataset_without_files_loads_with_its_default_options_and_takes_no_path() -> None:
