@@ -106,45 +106,27 @@ def test_a_command_reaches_the_api_server_through_the_tunnel(
     assert "RTP_API_SERVER" not in os.environ
     assert lines == [f"the private endpoint is reached through a tunnel, {tunnel}"]
     arguments = said.read_text().split("\n")
-    assert (
-        arguments[: arguments.index("--parameters")]
-        == (
-            f"ssm start-session --region us-east-1 --target {node} "
-            "--document-name AWS-StartPortForwardingSessionToRemoteHost"
-        ).split()
-    )
-    assert ThisPort(tunnel).is_closed()
+    document = "AWS-StartPortForwardingSessionToRemoteHost"
+    expected = f"ssm start-session --region us-east-1 --target {node} --document-name {document}"
+    assert arguments[: arguments.index("--parameters")] == expected.split()
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", int(tunnel.rpartition(":")[2]))) != 0, "the tunnel is closed"
 
 
-def test_a_session_that_ends_is_reported_with_its_message(
-    session: boto3.Session, programs: Callable[[str], Path]
-) -> None:
-    programs("echo 'TargetNotConnected: i-1 is not connected.' >&2; exit 254")
-    run_nodes(session, "system")
-    with (
-        pytest.raises(PlatformError, match=r"no SSM session with node i-\w+: TargetNotConnected"),
-        open_tunnel(PROD, session, "https://example.com"),
-    ):
-        pass
-
-
-def test_a_port_in_use_and_missing_programs_are_refused(
+def test_a_session_that_ends_a_port_in_use_and_missing_programs_are_named(
     session: boto3.Session, programs: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    programs("exit 1")
+    def refused(error: type[PlatformError], said: str, *, port: int = 0) -> None:
+        with pytest.raises(error, match=said), open_tunnel(PROD, session, "https://example.com", port=port):
+            pass
+
+    programs("echo 'TargetNotConnected: i-1 is not connected.' >&2; exit 254")
     run_nodes(session, "system")
-    with (
-        socket.create_server(("127.0.0.1", 0)) as taken,
-        pytest.raises(RefusedError, match="is in use"),
-        open_tunnel(PROD, session, "https://example.com", port=taken.getsockname()[1]),
-    ):
-        pass
+    refused(PlatformError, r"no SSM session with node i-\w+: TargetNotConnected")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        refused(RefusedError, "is in use", port=taken.getsockname()[1])
     (tmp_path / "session-manager-plugin").unlink()
-    with (
-        pytest.raises(RefusedError, match="no `session-manager-plugin` on PATH"),
-        open_tunnel(PROD, session, "https://example.com"),
-    ):
-        pass
+    refused(RefusedError, "no `session-manager-plugin` on PATH")
 
 
 class _Elsewhere:
@@ -158,15 +140,3 @@ class _Elsewhere:
 
     def missing_programs(self) -> tuple[str, ...]:
         return ()
-
-
-class ThisPort:
-    """A port of this machine, by URL."""
-
-    def __init__(self, url: str) -> None:
-        self._port = int(url.rpartition(":")[2])
-
-    def is_closed(self) -> bool:
-        """Whether nothing listens there."""
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self._port)) != 0

@@ -39,61 +39,41 @@ def calendar(*jobs: Job, found: tuple[Reserved, ...] = (block(),), unknown: str 
     return calendar_of(windows, jobs, now=NOW, jobs_unknown=unknown)
 
 
-def test_a_block_is_the_window_of_its_group_until_eks_empties_it() -> None:
+def test_a_block_is_the_window_of_its_group_and_other_capacity_of_its_type_is_without_a_group() -> None:
     (window,) = calendar().windows
     assert (window.group, window.starts, window.ends) == ("h100", NOW + 24 * HOUR, ENDS)
     assert window.nodes_until == ENDS - BLOCK_RECLAIM
     assert window.problems == ()
-
-
-def test_other_capacity_of_the_groups_types_is_in_the_calendar_without_a_group() -> None:
     other = reserved(id="cr-0000000000000000e", instance_type="p4d.24xlarge")
     windows = calendar(found=(block(), reserved(), other)).windows
     assert {one.id: one.group for one in windows} == {BLOCK_ID: "h100", RESERVATION_ID: ""}
 
 
-@pytest.mark.parametrize(
-    ("found", "said"),
-    [
-        ((), "is not in this account in us-east-1: it has ended, or was never bought"),
-        ((block(total=1),), "holds 1 instances, max_size of h100 is 2"),
-        ((block(instance_type="p4d.24xlarge"),), "is for p4d.24xlarge, h100 has p5.48xlarge"),
-        ((block(zone="us-east-1b"),), "is in us-east-1b, the settings of h100 say us-east-1a"),
-        (
-            (block(ends=ENDS + 24 * HOUR),),
-            "ends at 2026-11-27 12:00 UTC, the settings of h100 say 2026-11-26 12:00 UTC",
-        ),
-    ],
-)
-def test_what_differs_from_the_settings_is_a_problem(found: tuple[Reserved, ...], said: str) -> None:
-    (problem,) = calendar(found=found).windows[0].problems
-    assert said in problem
+def test_what_differs_from_the_settings_is_a_problem() -> None:
+    said_of: dict[str, tuple[Reserved, ...]] = {
+        "is not in this account in us-east-1: it has ended, or was never bought": (),
+        "holds 1 instances, max_size of h100 is 2": (block(total=1),),
+        "is for p4d.24xlarge, h100 has p5.48xlarge": (block(instance_type="p4d.24xlarge"),),
+        "is in us-east-1b, the settings of h100 say us-east-1a": (block(zone="us-east-1b"),),
+        "ends at 2026-11-27 12:00 UTC, the settings of h100 say 2026-11-26 12:00 UTC": (block(ends=ENDS + 24 * HOUR),),
+    }
+    for said, found in said_of.items():
+        (problem,) = calendar(found=found).windows[0].problems
+        assert said in problem
 
 
-@pytest.mark.parametrize(
-    ("deadline", "fits"),
-    [(48 * HOUR - BLOCK_RECLAIM, True), (48 * HOUR - BLOCK_RECLAIM + timedelta(seconds=1), False)],
-)
-def test_a_job_that_waits_fits_if_it_ends_before_the_nodes_go_when_it_begins_with_them(
-    deadline: timedelta, *, fits: bool
-) -> None:
-    (fit,) = calendar(job(deadline=deadline)).fits
-    assert fit.starts == NOW + 24 * HOUR
-    assert fit.fits is fits
-
-
-def test_a_job_that_runs_counts_from_its_start() -> None:
+def test_a_job_fits_if_it_ends_before_the_nodes_go() -> None:
+    for beyond in (timedelta(0), timedelta(seconds=1)):
+        (fit,) = calendar(job(deadline=48 * HOUR - BLOCK_RECLAIM + beyond)).fits
+        assert (fit.starts, fit.fits) == (NOW + 24 * HOUR, not beyond)
     running = block(state="active", starts=NOW - 24 * HOUR, ends=NOW + 24 * HOUR)
     short, long = job(state="runs", since=NOW - 6 * HOUR), job("long", state="runs", since=NOW, deadline=25 * HOUR)
     assert {one.job.name: one.fits for one in calendar(short, long, found=(running,)).fits} == {
         "first": True,
         "long": False,
     }
-
-
-def test_no_job_fits_into_capacity_that_may_never_come() -> None:
     (fit,) = calendar(job(), found=(block(state="payment-failed"),)).fits
-    assert not fit.fits
+    assert not fit.fits, "the capacity may never come"
 
 
 def test_jobs_of_other_groups_are_not_in_the_calendar() -> None:
@@ -108,17 +88,10 @@ def test_gaps_are_between_now_and_the_last_end_by_type() -> None:
     assert calendar(found=(reserved(), block())).gaps == ()
 
 
-def test_the_time_line_shows_windows_jobs_and_what_is_late() -> None:
+def test_the_time_line_shows_windows_jobs_what_is_late_and_the_present() -> None:
     running = block(state="active", starts=NOW - 12 * HOUR, ends=NOW + 36 * HOUR)
-    lines = list(
-        time_line(
-            calendar(
-                job("runs", state="runs", since=NOW - 6 * HOUR),
-                job("late", deadline=48 * HOUR),
-                found=(running,),
-            )
-        )
-    )
+    jobs = job("runs", state="runs", since=NOW - 6 * HOUR), job("late", deadline=48 * HOUR)
+    lines = list(time_line(calendar(*jobs, found=(running,))))
     bar, late, runs = lines[1].split(maxsplit=1), lines[3].split(maxsplit=1), lines[2].split(maxsplit=1)
     assert bar[0] == "h100"
     assert set(bar[1]) == {WINDOW}
@@ -127,11 +100,8 @@ def test_the_time_line_shows_windows_jobs_and_what_is_late() -> None:
     assert set(late[1]) == {WAITS, LATE}
     assert late[1].index(LATE) == late[1].rindex(WAITS) + 1
     assert lines[0].split() == ["Nov", "24", "Nov", "25"]
-
-
-def test_the_present_is_marked_where_nothing_is_reserved() -> None:
-    line = list(time_line(calendar()))[1]
-    assert line.index(NOW_MARK) < line.index(WINDOW)
+    unreserved = list(time_line(calendar()))[1]
+    assert unreserved.index(NOW_MARK) < unreserved.index(WINDOW)
 
 
 def test_the_findings_name_jobs_that_do_not_fit_gaps_and_unknown_jobs() -> None:
@@ -160,19 +130,13 @@ def test_the_picture_names_windows_and_jobs_and_is_the_same_each_time(tmp_path: 
     assert first == second
     if suffix == ".svg":
         assert ET.fromstring(first).tag.rpartition("}")[2] == "svg"  # noqa: S314 - our own
-        assert all(
-            f"<!-- {label} -->".encode() in first
-            for label in ("h100", "research/fits  8 GPUs", BLOCK_ID + ", us-east-1a")
-        )
+        labels = ("h100", "research/fits  8 GPUs", BLOCK_ID + ", us-east-1a")
+        assert all(f"<!-- {label} -->".encode() in first for label in labels)
+        write_picture(calendar_of((), (), now=NOW), files[0], environment="dev")  # an empty one
     if suffix == ".html":
         assert b"<svg" in first
         assert b"job research/late &lt;1&gt; waits" in first
         assert b"src=" not in first
-
-
-def test_an_empty_calendar_can_be_drawn(tmp_path: Path) -> None:
-    write_picture(calendar_of((), (), now=NOW), tmp_path / "none.svg", environment="dev")
-    assert (tmp_path / "none.svg").stat().st_size > 0
 
 
 def test_the_document_has_times_in_utc_and_says_whether_jobs_are_known() -> None:

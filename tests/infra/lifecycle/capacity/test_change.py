@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-
 from infra.lifecycle.capacity.change import Change, change_for
 from infra.lifecycle.capacity.judging import judge
 from infra.lifecycle.capacity.need import Need
@@ -27,9 +23,9 @@ from tests.infra.lifecycle.capacity.samples import (
     sections,
     spot,
 )
-from tests.infra.spec.samples import changed
 
-GROUP = {"h100": 1, "t4": 0}
+H100 = {"name": "h100", "instance_type": "p5.48xlarge", "max_size": 2, "efa": True}
+"""The group of the sample, without zones and placement."""
 
 
 def change(offer: Offer, wanted: Need | None = None, changes: Tree | None = None) -> Change:
@@ -38,118 +34,67 @@ def change(offer: Offer, wanted: Need | None = None, changes: Tree | None = None
     return change_for(judge(offer, wanted, place(changes)), wanted, sections(changes), file="dev.yaml")
 
 
-def group(found: Change) -> dict[str, Any]:
-    """The group that is printed, read back."""
+def group(found: Change, changes: Tree | None = None) -> Tree:
+    """The group that is printed, read back; the sample with it and the quotas loads, once a purchase has printed its ID."""
     assert found.refusal == ""
     (entry,) = parse("\n".join(found.group), source="printed").value
+    (pasted,) = parse("\n".join(found.group).replace("cr-…", BLOCK_ID), source="printed").value
+    tree = sections(changes)
+    tree["gpu_groups"] = [pasted if one["name"] == pasted["name"] else one for one in tree["gpu_groups"]]
+    for team in tree["teams"]:
+        if team["name"] in found.quotas:
+            team["gpus"] = parse(found.quotas[team["name"]], source="printed").value
+    from_mapping(tree, file="pasted")
     return dict(entry)
 
 
-def accepted(found: Change, name: str = "h100", changes: Tree | None = None) -> None:
-    """Load the sample with what is printed pasted into it; a purchase has printed its ID."""
-    text = "\n".join(found.group).replace("cr-…", BLOCK_ID)
-    (entry,) = parse(text, source="printed").value
-    tree = changed(sections(changes), {f"gpu_groups.{GROUP[name]}": entry})
-    for team, gpus in found.quotas.items():
-        (index,) = [number for number, one in enumerate(tree["teams"]) if one["name"] == team]
-        tree["teams"][index]["gpus"] = parse(gpus, source="printed").value
-    from_mapping(tree, file="pasted")
-
-
-def test_a_group_that_has_what_it_needs_stays_as_it_is() -> None:
+def test_on_demand_changes_size_and_zone_only_where_they_do_not_suffice() -> None:
     assert change(on_demand()) == Change(quotas={})
+    assert group(change(on_demand(), need(nodes=5))) == {**sections()["gpu_groups"][1], "max_size": 5}
+    elsewhere = change(on_demand(zones=("us-east-1c", "us-east-1f")))
+    assert group(elsewhere)["availability_zones"] == ["us-east-1c"]
 
 
-def test_more_nodes_raise_the_size() -> None:
-    found = change(on_demand(), need(nodes=5))
-    assert group(found) == {**sections()["gpu_groups"][1], "max_size": 5}
-    accepted(found)
+def test_a_group_whose_nodes_kueue_assigns_keeps_a_fixed_size() -> None:
+    fixed = {
+        "gpu_groups.1.min_size": 2,
+        "gpu_groups.1.desired_size": 2,
+        "gpu_groups.1.topology": "network",
+        "gpu_groups.1.availability_zones": ["us-east-1a"],
+    }
+    for offer in (on_demand(), reserved(total=3)):
+        found = group(change(offer, need(nodes=3, changes=fixed), fixed), fixed)
+        assert {found[size] for size in ("min_size", "desired_size", "max_size")} == {3}, offer
 
 
-TOPOLOGY = {
-    "gpu_groups.1.min_size": 2,
-    "gpu_groups.1.desired_size": 2,
-    "gpu_groups.1.topology": "network",
-    "gpu_groups.1.availability_zones": ["us-east-1a"],
-}
-
-
-@pytest.mark.parametrize("offer", [on_demand(), reserved(total=3)])
-def test_a_group_whose_nodes_kueue_assigns_keeps_a_fixed_size(offer: Offer) -> None:
-    found = change(offer, need(nodes=3, changes=TOPOLOGY), TOPOLOGY)
-    assert {group(found)[size] for size in ("min_size", "desired_size", "max_size")} == {3}
-    accepted(found, changes=TOPOLOGY)
-
-
-def test_a_zone_that_does_not_offer_the_type_is_replaced_by_one_that_does() -> None:
-    found = change(on_demand(zones=("us-east-1c", "us-east-1f")))
-    assert group(found)["availability_zones"] == ["us-east-1c"]
-    accepted(found)
-
-
-def test_spot_for_a_group_with_efa_says_that_it_is_meant() -> None:
-    found = change(spot())
-    assert group(found)["capacity"] == {"kind": "spot", "allow_efa": True}
-    accepted(found)
-
-
-def test_spot_for_a_group_without_efa_uses_all_its_types() -> None:
+def test_spot_says_that_efa_is_meant_and_uses_all_types_of_a_group_without_it() -> None:
+    assert group(change(spot()))["capacity"] == {"kind": "spot", "allow_efa": True}
     plain = {"gpu_groups.0": {"name": "t4", "instance_type": "g6.xlarge", "max_size": 4}}
-    wanted = need("t4", changes=plain)
-    found = change(spot(instance_types=("g6.xlarge", "g6.2xlarge")), wanted, plain)
-    assert group(found)["capacity"] == {"kind": "spot", "instance_types": ["g6.2xlarge"]}
-    accepted(found, "t4")
+    found = change(spot(instance_types=("g6.xlarge", "g6.2xlarge")), need("t4", changes=plain), plain)
+    assert group(found, plain)["capacity"] == {"kind": "spot", "instance_types": ["g6.2xlarge"]}
     assert change(spot(), need("t4")).group == ()
 
 
-def test_a_reservation_is_named_without_a_placement_group_that_it_does_not_have() -> None:
-    found = change(reserved(zone="us-east-1b"))
-    assert group(found) == {
-        "name": "h100",
-        "instance_type": "p5.48xlarge",
-        "max_size": 2,
-        "efa": True,
-        "capacity": {"kind": "reservation", "id": RESERVATION_ID, "availability_zone": "us-east-1b"},
-    }
-    accepted(found)
-
-
-def test_a_reservation_in_a_placement_group_is_named_with_it() -> None:
-    found = change(reserved(placement_group="ours"))
-    assert group(found)["placement"] == "cluster"
-    assert group(found)["capacity"]["placement_group"] == "ours"
-    accepted(found)
+def test_a_reservation_is_named_with_the_placement_group_that_it_has() -> None:
+    capacity = {"kind": "reservation", "id": RESERVATION_ID, "availability_zone": "us-east-1b"}
+    assert group(change(reserved(zone="us-east-1b"))) == {**H100, "capacity": capacity}
+    found = group(change(reserved(placement_group="ours")))
+    assert (found["placement"], found["capacity"]["placement_group"]) == ("cluster", "ours")
 
 
 def test_a_block_replaces_zones_placement_and_sizes() -> None:
     changes = {"gpu_groups.1.min_size": 2, "gpu_groups.1.desired_size": 2, "gpu_groups.1.topology": "network"}
-    found = change(block(), None, changes)
-    assert group(found) == {
-        "name": "h100",
-        "instance_type": "p5.48xlarge",
-        "max_size": 2,
-        "efa": True,
-        "capacity": {
-            "kind": "capacity_block",
-            "id": BLOCK_ID,
-            "availability_zone": "us-east-1a",
-            "ends": "2026-11-26T12:00:00Z",
-        },
+    capacity = {"kind": "capacity_block", "id": BLOCK_ID, "availability_zone": "us-east-1a"}
+    assert group(change(block(), None, changes), changes) == {
+        **H100,
+        "capacity": {**capacity, "ends": "2026-11-26T12:00:00Z"},
     }
-    accepted(found)
 
 
-@pytest.mark.parametrize(
-    "offer",
-    [
-        offering(),
-        FutureReservation(region="us-east-1", zones=("us-east-1a",), starts=NOW + 200 * HOUR, usd_per_hour=1.0),
-    ],
-)
-def test_what_has_no_id_yet_has_a_placeholder_that_the_settings_refuse(offer: Offer) -> None:
-    found = change(offer)
-    assert group(found)["capacity"]["id"] == "cr-…"
-    accepted(found)
+def test_what_has_no_id_yet_has_a_placeholder_that_the_settings_refuse() -> None:
+    future = FutureReservation(region="us-east-1", zones=("us-east-1a",), starts=NOW + 200 * HOUR, usd_per_hour=1.0)
+    for offer in (offering(), future):
+        assert group(change(offer))["capacity"]["id"] == "cr-…", offer
 
 
 def test_the_quotas_of_the_teams_shrink_with_the_group_in_proportion() -> None:
@@ -158,23 +103,15 @@ def test_the_quotas_of_the_teams_shrink_with_the_group_in_proportion() -> None:
         {"name": "b", "gpus": {"h100": 4}},
         {"name": "c", "gpus": {"t4": 1}},
     ]
-    changes = {"teams": teams}
-    found = change(offering(instances=1), need(nodes=1, changes=changes), changes)
+    found = change(offering(instances=1), need(nodes=1, changes={"teams": teams}), {"teams": teams})
     assert found.quotas == {"a": "{t4: 1, h100: 6}", "b": "{h100: 2}"}
-    tree = sections(changes)
-    tree["gpu_groups"][1] = {**group(found), "capacity": {**group(found)["capacity"], "id": BLOCK_ID}}
-    for team in tree["teams"][:2]:
-        team["gpus"] = parse(found.quotas[team["name"]], source="printed").value
-    from_mapping(tree, file="pasted")
+    assert group(found, {"teams": teams})["max_size"] == 1
 
 
 def test_a_change_that_the_settings_would_refuse_is_not_printed() -> None:
     found = change(on_demand(), need(nodes=4000))
     assert found.group == ()
     assert "network.cidr" in found.refusal
-
-
-def test_capacity_that_another_group_uses_is_refused_by_name() -> None:
     used = {"kind": "reservation", "id": RESERVATION_ID, "availability_zone": "us-east-1a"}
     other = {"name": "other", "instance_type": "p5.48xlarge", "max_size": 1, "capacity": used}
     changes = {"gpu_groups": [*sections()["gpu_groups"], other]}

@@ -19,7 +19,6 @@ from infra.spec.settings.loading import ENVIRONMENTS
 from infra.spec.yaml_text import parse, read_file
 from tests.infra.lifecycle.capacity.published import Published, Refused, published
 from tests.infra.lifecycle.capacity.samples import BLOCK_ID, HOUR, NOW, answers, described
-from tests.infra.lifecycle.capacity.test_finder import ALL
 
 PROD = ("capacity", "--env", "prod")
 FIND = (*PROD, "--group", "h100", "--for", "8")
@@ -42,22 +41,17 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str, status: int = 0) ->
 
 
 def test_the_block_for_sale_is_first_with_its_purchase_and_its_settings(capsys: pytest.CaptureFixture[str]) -> None:
-    out = printed(capsys, *FIND)
-    assert "8 x p5.48xlarge (64 H100) for 24 h" in out
-    assert "1,536 GPU hours, for group h100 of prod" in out
+    out = printed(capsys, *PROD, "--group", "h100", "--for", "9")
+    assert "9 x p5.48xlarge (72 H100) for 24 h" in out
+    assert "1,728 GPU hours, for group h100 of prod" in out
+    assert "group h100 has max_size: 8; the changes below raise it to 9" in out
     first = next(line for line in out.splitlines() if " 1 " in line)
     assert "block for sale" in first
     assert "12,288" in first
-    assert (
-        "aws ec2 purchase-capacity-block --region us-east-1 --capacity-block-offering-id cbr-0123456789abcdef0" in out
-    )
-    assert (
-        "capacity: {kind: capacity_block, id: cr-…, availability_zone: us-east-1b, ends: '2030-01-04T11:30:00Z'}" in out
-        or (
-            "capacity: {kind: capacity_block, id: cr-…, availability_zone: us-east-1b, ends: 2030-01-04T11:30:00Z}"
-            in out
-        )
-    )
+    buy = "aws ec2 purchase-capacity-block --region us-east-1 --capacity-block-offering-id cbr-0123456789abcdef0"
+    assert buy in out
+    capacity = "capacity: {kind: capacity_block, id: cr-…, availability_zone: us-east-1b, ends: 2030-01-04T11:30:00Z}"
+    assert capacity in out.replace("'", "")
     assert "future reservation, us-east-1: EC2 takes requests for C, M, R, I, T and G types only" in out
 
 
@@ -107,22 +101,16 @@ def test_the_printed_commands_are_requests_that_ec2_takes(capsys: pytest.Capture
     }
 
 
-def test_more_nodes_than_the_group_has_are_said_before_the_table(capsys: pytest.CaptureFixture[str]) -> None:
-    out = printed(capsys, *PROD, "--group", "h100", "--for", "9")
-    assert "group h100 has max_size: 8; the changes below raise it to 9" in out
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         ([*PROD, "--for", "8"], "prod has several GPU groups"),
-        ([*PROD, "--for", "8", "--group", "h10"], "prod has no such GPU group"),
         ([*PROD, "--group", "h100"], "--group: without --for nothing is looked for"),
-        ([*FIND, "--from", "2030-12-01T09:00"], "has no time zone"),
         ([*FIND, "--from", "2020-01-01"], "has passed"),
         ([*FIND, "--region", "us-east-9"], "unknown region"),
         ([*FIND, "--out", "x.svg"], "--out draws the calendar"),
         ([*PROD, "--out", "x.doc"], "the format must be .svg, .html, .png or .pdf"),
+        ([*PROD, "--outputs", "none.json"], "none.json"),
         (["capacity", "--env", "prd"], "unknown environment 'prd' (did you mean prod?)"),
     ],
 )
@@ -133,35 +121,17 @@ def test_wrong_input_is_refused_before_aws_is_asked(
     assert aws.requests == []
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--for", "0"],
-        ["--for", "-8"],
-        ["--for", "1001"],
-        ["--for", "8", "--hours", "0"],
-        ["--for", "8", "--hours", "-24"],
-        ["--for", "8", "--hours", "8761"],
-        ["--for", "8", "--hours", "nan"],
-    ],
-)
-def test_numbers_out_of_bounds_are_refused(words: list[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main([*PROD, *words])
-    assert ended.value.code == 2
+def test_numbers_out_of_bounds_are_refused() -> None:
+    for words in ("0", "-8", "1001", "8 --hours 0", "8 --hours -24", "8 --hours 8761", "8 --hours nan"):
+        with pytest.raises(SystemExit) as ended:
+            main([*PROD, "--for", *words.split()])
+        assert ended.value.code == 2, words
 
 
 def test_credentials_of_another_account_are_refused(aws: Published, capsys: pytest.CaptureFixture[str]) -> None:
     aws.answers["GetCallerIdentity"] = {"Account": "111122223333", "Arn": "arn:aws:sts::111122223333:assumed-role/x/y"}
     assert "AWS account 111122223333 may not hold environment prod" in printed(capsys, *FIND, status=3)
     assert [name for name, _, _ in aws.requests] == ["GetCallerIdentity"]
-
-
-def test_expired_credentials_are_refused_with_the_way_to_sign_in(
-    aws: Published, capsys: pytest.CaptureFixture[str]
-) -> None:
-    aws.answers["GetCallerIdentity"] = Refused("ExpiredToken")
-    assert "aws sso login" in printed(capsys, *FIND, status=3)
 
 
 def test_without_a_number_of_nodes_it_prints_the_calendar(
@@ -181,26 +151,6 @@ def test_a_calendar_that_aws_denies_is_refused(aws: Published, capsys: pytest.Ca
     aws.answers["DescribeCapacityReservations"] = Refused("UnauthorizedOperation")
     said = printed(capsys, *PROD, status=3)
     assert "not known: access denied, needs ec2:DescribeCapacityReservations" in said
-
-
-def test_outputs_that_cannot_be_read_are_refused_before_aws_is_asked(
-    aws: Published, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    assert "none.json" in printed(capsys, *PROD, "--outputs", str(tmp_path / "none.json"), status=2)
-    assert aws.requests == []
-
-
-def test_with_every_request_denied_each_kind_says_so(aws: Published, capsys: pytest.CaptureFixture[str]) -> None:
-    for operation in ALL:
-        aws.answers[operation] = Refused("UnauthorizedOperation")
-    out = printed(capsys, *FIND)
-    for kind, action in (
-        ("reservation", "ec2:DescribeCapacityReservations"),
-        ("block for sale", "ec2:DescribeCapacityBlockOfferings"),
-        ("on demand", "ec2:DescribeInstanceTypeOfferings"),
-        ("spot", "ec2:DescribeInstanceTypeOfferings"),
-    ):
-        assert f"{kind}, us-east-1: not known: access denied, needs {action}" in out
 
 
 def test_a_reservation_that_no_node_can_use_has_no_settings(aws: Published, capsys: pytest.CaptureFixture[str]) -> None:

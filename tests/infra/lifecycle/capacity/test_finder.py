@@ -15,6 +15,7 @@ from infra.lifecycle.account.aws import Clients
 from infra.lifecycle.capacity.finder import Findings, find
 from infra.lifecycle.capacity.need import Need
 from infra.lifecycle.capacity.offers import BlockOffering, NotKnown, OnDemand, Reserved, Spot
+from infra.lifecycle.capacity.permissions import ACTIONS
 from infra.lifecycle.capacity.sources.asking import ask
 from infra.lifecycle.capacity.sources.on_demand import zones_that_offer
 from infra.spec.catalog import load_catalog
@@ -62,9 +63,20 @@ def whys(findings: Findings) -> dict[str, str]:
     return {one.kind: one.why for one in findings.absent}
 
 
+def reserving(aws: Published, *reservations: Tree) -> None:
+    """Give the account these reservations."""
+    aws.answers["DescribeCapacityReservations"] = {"CapacityReservations": list(reservations)}
+
+
+def running(aws: Published, *instances: Tree) -> None:
+    """Give the account these instances."""
+    aws.answers["DescribeInstances"] = {"Reservations": [{"Instances": list(instances)}]}
+
+
 def test_every_source_is_asked_and_the_block_for_sale_is_the_most_certain(aws: Published) -> None:
     findings = found()
     assert {name for name, _, _ in aws.requests} == set(ALL)
+    assert {*ACTIONS} == {*ALL.values(), "servicequotas:GetAWSDefaultServiceQuota"}
     assert findings.offers[0].offer == BlockOffering(
         region="us-east-1",
         id=OFFERING_ID,
@@ -77,6 +89,9 @@ def test_every_source_is_asked_and_the_block_for_sale_is_the_most_certain(aws: P
         currency="USD",
     )
     assert whys(findings).keys() == {"reservation", "future_reservation"}
+    scores = {one.zone: one.score for one in offers(findings, Spot)}
+    assert scores["us-east-1b"] == 9
+    assert isinstance(scores["us-east-1a"], NotKnown)
 
 
 def test_a_block_is_asked_for_from_the_day_on_with_the_durations_that_hold_the_hours(aws: Published) -> None:
@@ -116,40 +131,37 @@ def test_on_demand_counts_what_runs_and_what_is_reserved_but_unused(aws: Publish
     ours = described(AvailableInstanceCount=1)
     foreign = described(CapacityReservationId="cr-0000000000000000f", OwnerId="111122223333")
     other = described(CapacityReservationId="cr-0000000000000000e", InstanceType="g6.12xlarge")
-    aws.answers["DescribeCapacityReservations"] = {"CapacityReservations": [ours, foreign, other]}
-    aws.answers["DescribeInstances"] = {
-        "Reservations": [{"Instances": [_instance(), _instance("spot"), _instance("capacity-block")]}]
-    }
+    reserving(aws, ours, foreign, other)
+    running(aws, _instance(), _instance("spot"), _instance("capacity-block"))
     (offer,) = offers(found(), OnDemand)
     assert (offer.quota.used, offer.quota.left) == (192 + 96, 1000 - 288)
     (asked, *_) = aws.asked("DescribeInstances")
     assert {"Name": "instance-type", "Values": ["p*"]} in asked["Filters"]
 
 
-def _instance(lifecycle: str | None = None) -> Tree:
-    instance: Tree = {"InstanceType": "p4d.24xlarge"}
-    return instance if lifecycle is None else {**instance, "InstanceLifecycle": lifecycle}
+def _instance(lifecycle: str | None = None, *, of: str = "p4d.24xlarge") -> Tree:
+    return {"InstanceType": of} if lifecycle is None else {"InstanceType": of, "InstanceLifecycle": lifecycle}
 
 
-def test_the_vcpus_of_a_type_that_the_catalogue_lacks_are_those_that_ec2_reports(aws: Published) -> None:
-    old = {"InstanceType": "p2.xlarge", "CpuOptions": {"CoreCount": 2, "ThreadsPerCore": 2}}
-    aws.answers["DescribeInstances"] = {"Reservations": [{"Instances": [old]}]}
+def test_a_type_that_the_catalogue_lacks_has_the_vcpus_of_ec2_and_a_quota_without_a_value_awss_default(
+    aws: Published,
+) -> None:
+    running(aws, {"InstanceType": "p2.xlarge", "CpuOptions": {"CoreCount": 2, "ThreadsPerCore": 2}})
+    aws.answers["GetServiceQuota"] = Refused("NoSuchResourceException")
+    aws.answers["GetAWSDefaultServiceQuota"] = {"Quota": {"QuotaName": "Running On-Demand P instances", "Value": 64.0}}
     (offer,) = offers(found(), OnDemand)
-    assert offer.quota.used == 4
+    assert (offer.quota.used, offer.quota.limit) == (4, 64)
 
 
 def test_spot_counts_against_the_quota_of_its_own_generation(aws: Published) -> None:
-    types = ("p5.48xlarge", "p4d.24xlarge")
-    aws.answers["DescribeInstances"] = {
-        "Reservations": [{"Instances": [{**_instance("spot"), "InstanceType": name} for name in types]}]
-    }
-    (offer, *_) = offers(found(), Spot)
-    assert offer.quota.code == "L-C4BD4855"
-    assert {"Name": "instance-type", "Values": ["p5*"]} in aws.asked("DescribeInstances")[-1]["Filters"]
-    older = {"gpu_groups.1.instance_type": "p4d.24xlarge"}
-    (offer, *_) = offers(found(need(changes=older)), Spot)
-    assert offer.quota.code == "L-7212CCBC"
-    assert {"Name": "instance-type", "Values": ["p2*", "p3*", "p4*"]} in aws.asked("DescribeInstances")[-1]["Filters"]
+    running(aws, _instance("spot", of="p5.48xlarge"), _instance("spot"))
+    for type_, code, patterns in (
+        ("p5.48xlarge", "L-C4BD4855", ["p5*"]),
+        ("p4d.24xlarge", "L-7212CCBC", ["p2*", "p3*", "p4*"]),
+    ):
+        (offer, *_) = offers(found(need(changes={"gpu_groups.1.instance_type": type_})), Spot)
+        assert offer.quota.code == code
+        assert {"Name": "instance-type", "Values": patterns} in aws.asked("DescribeInstances")[-1]["Filters"]
 
 
 @pytest.mark.usefixtures("aws")
@@ -157,20 +169,6 @@ def test_without_a_spot_quota_in_awss_list_it_is_not_known() -> None:
     newer = {"gpu_groups.1.instance_type": "p6-b200.48xlarge"}
     (offer, *_) = offers(found(need(changes=newer)), Spot)
     assert str(offer.quota) == "not known: AWS lists no spot quota for p6-b200"
-
-
-def test_a_quota_without_an_applied_value_has_awss_default(aws: Published) -> None:
-    aws.answers["GetServiceQuota"] = Refused("NoSuchResourceException")
-    aws.answers["GetAWSDefaultServiceQuota"] = {"Quota": {"QuotaName": "Running On-Demand P instances", "Value": 64.0}}
-    (offer,) = offers(found(), OnDemand)
-    assert offer.quota.limit == 64
-
-
-@pytest.mark.usefixtures("aws")
-def test_spot_has_the_score_of_its_zone_and_the_price_of_its_type() -> None:
-    scores = {one.zone: one.score for one in offers(found(), Spot)}
-    assert scores["us-east-1b"] == 9
-    assert isinstance(scores["us-east-1a"], NotKnown)
 
 
 @pytest.mark.usefixtures("aws")
@@ -195,64 +193,52 @@ def test_the_spot_price_is_the_newest_and_its_range_that_of_the_week(aws: Publis
 
 def test_a_group_with_efa_is_scored_by_its_type_alone_and_another_with_its_kin(aws: Published) -> None:
     found()
-    plain = {"gpu_groups.0": {"name": "t4", "instance_type": "g6.xlarge", "max_size": 4}}
-    found(need("t4", changes=plain))
-    with_efa, without = (one["InstanceTypes"] for one in aws.asked("GetSpotPlacementScores"))
-    assert with_efa == ["p5.48xlarge"]
-    assert without == ["g6.xlarge", "g6.2xlarge"]
+    found(need("t4", changes={"gpu_groups.0": {"name": "t4", "instance_type": "g6.xlarge", "max_size": 4}}))
+    asked = [one["InstanceTypes"] for one in aws.asked("GetSpotPlacementScores")]
+    assert asked == [["p5.48xlarge"], ["g6.xlarge", "g6.2xlarge"]]
 
 
 def test_only_reservations_of_the_type_that_have_not_ended_are_offered(aws: Published) -> None:
-    aws.answers["DescribeCapacityReservations"] = {
-        "CapacityReservations": [
-            described(),
-            described(CapacityReservationId="cr-0000000000000000e", State="expired"),
-            described(CapacityReservationId="cr-0000000000000000f", InstanceType="p4d.24xlarge"),
-            described(
-                CapacityReservationId="cr-0000000000000000d",
-                ReservationType="capacity-block",
-                State="scheduled",
-                EndDateType="limited",
-                EndDate=NOW + 72 * HOUR,
-            ),
-        ]
-    }
+    block = {"ReservationType": "capacity-block", "EndDateType": "limited", "EndDate": NOW + 72 * HOUR}
+    reserving(
+        aws,
+        described(),
+        described(CapacityReservationId="cr-0000000000000000e", State="expired"),
+        described(CapacityReservationId="cr-0000000000000000f", InstanceType="p4d.24xlarge"),
+        described(CapacityReservationId="cr-0000000000000000d", State="scheduled", **block),
+    )
     kinds = {one.id: one.kind for one in offers(found(), Reserved)}
     assert kinds == {described()["CapacityReservationId"]: "reservation", "cr-0000000000000000d": "capacity_block"}
 
 
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({"Interruptible": True}, "it is interruptible: its owner may take the instances back"),
-        ({"OutpostArn": "arn:aws:outposts:us-east-1:1:outpost/op-0123456789abcdef0"}, "it is on an Outpost"),
-        ({"InstancePlatform": "Windows"}, "it is for Windows, nodes are Linux/UNIX"),
-    ],
-)
-def test_a_reservation_that_no_node_can_use_says_why(aws: Published, fields: Tree, said: str) -> None:
-    aws.answers["DescribeCapacityReservations"] = {"CapacityReservations": [described(**fields)]}
-    (one,) = [one for one in found().offers if isinstance(one.offer, Reserved)]
-    assert any(said in short for short in one.shortfalls)
-
-
 def test_a_reservation_is_read_with_what_a_launch_into_it_needs(aws: Published) -> None:
     group = f"arn:aws:ec2:us-east-1:{ACCOUNT}:placement-group/ours"
-    shared = described(
-        OwnerId="111122223333", InstanceMatchCriteria="open", PlacementGroupArn=group, Tenancy="dedicated"
-    )
-    aws.answers["DescribeCapacityReservations"] = {"CapacityReservations": [shared]}
-    (one,) = offers(found(), Reserved)
-    assert (one.owner, one.is_open, one.placement_group) == ("111122223333", True, "ours")
-    assert one.misfit == "it is of dedicated tenancy, nodes are not"
+    shared = {"OwnerId": "111122223333", "InstanceMatchCriteria": "open", "PlacementGroupArn": group}
+    outpost = "arn:aws:outposts:us-east-1:1:outpost/op-0123456789abcdef0"
+    misfits: dict[str, Tree] = {
+        "it is of dedicated tenancy, nodes are not": {"Tenancy": "dedicated"},
+        "it is interruptible: its owner may take the instances back": {"Interruptible": True},
+        "it is on an Outpost": {"OutpostArn": outpost},
+        "it is for Windows, nodes are Linux/UNIX": {"InstancePlatform": "Windows"},
+    }
+    ids = {f"cr-0000000000000000{number}": said for number, said in enumerate(misfits)}
+    reserving(aws, *(described(CapacityReservationId=id_, **shared, **misfits[said]) for id_, said in ids.items()))
+    for one in offers(found(), Reserved):
+        assert (one.owner, one.is_open, one.placement_group) == ("111122223333", True, "ours")
+        assert ids[one.id] in one.misfit
+        del ids[one.id]
+    assert ids == {}
 
 
-@pytest.mark.parametrize(("operation", "action"), ALL.items())
-def test_what_is_denied_is_not_known_and_names_the_action(aws: Published, operation: str, action: str) -> None:
-    code = "AccessDeniedException" if operation == "GetServiceQuota" else "UnauthorizedOperation"
-    aws.answers[operation] = Refused(code)
-    findings = found()
-    said = [*(one.why for one in findings.absent), *(note for one in findings.offers for note in one.notes)]
-    assert any(f"not known: access denied, needs {action}" in one for one in said)
+def test_what_is_denied_is_not_known_and_names_the_action(aws: Published) -> None:
+    for operation, action in ALL.items():
+        before = dict(aws.answers)
+        code = "AccessDeniedException" if operation == "GetServiceQuota" else "UnauthorizedOperation"
+        aws.answers[operation] = Refused(code)
+        findings = found()
+        said = [*(one.why for one in findings.absent), *(note for one in findings.offers for note in one.notes)]
+        assert any(f"not known: access denied, needs {action}" in one for one in said), operation
+        aws.answers = before
 
 
 def test_the_action_that_is_denied_is_the_one_of_the_refused_request(aws: Published) -> None:
@@ -263,7 +249,7 @@ def test_the_action_that_is_denied_is_the_one_of_the_refused_request(aws: Publis
 
 
 def test_with_one_request_denied_every_other_kind_is_still_offered(aws: Published) -> None:
-    aws.answers["DescribeCapacityReservations"] = {"CapacityReservations": [described()]}
+    reserving(aws, described())
     everything = {one.offer.kind for one in found().offers}
     assert everything == {"reservation", "block_offering", "on_demand", "spot"}
     for operation, kind in (
@@ -288,25 +274,28 @@ def test_a_region_that_is_not_enabled_leaves_the_others(aws: Published) -> None:
     assert "(AuthFailure); it may not be enabled" in why["block_offering"]
 
 
-@pytest.mark.parametrize(
-    ("refusal", "said"),
-    [
+def test_what_aws_refuses_is_said(aws: Published) -> None:
+    for refusal, said in (
         (Refused("RequestLimitExceeded"), "AWS throttles ec2:DescribeCapacityBlockOfferings (RequestLimitExceeded)"),
-        (Refused("AuthFailure"), "it may not be enabled for the account"),
         (Refused("InvalidParameterValue", "CapacityDurationHours"), "InvalidParameterValue: CapacityDurationHours"),
-    ],
-)
-def test_what_aws_refuses_is_said(aws: Published, refusal: Refused, said: str) -> None:
-    aws.answers["DescribeCapacityBlockOfferings"] = refusal
-    assert said in whys(found())["block_offering"]
+    ):
+        aws.answers["DescribeCapacityBlockOfferings"] = refusal
+        assert said in whys(found())["block_offering"]
+    aws.answers["GetSpotPlacementScores"] = Refused("MaxConfigLimitExceeded")
+    (offer, *_) = offers(found(), Spot)
+    assert "repeat an earlier search, or try again tomorrow" in str(offer.score)
 
 
-def test_credentials_that_expire_end_the_search(aws: Published) -> None:
-    aws.answers["GetSpotPlacementScores"] = Refused(
-        "ExpiredToken", "The security token included in the request is expired"
-    )
+def test_credentials_that_expire_or_cannot_be_renewed_end_the_search(aws: Published) -> None:
+    def expired() -> None:
+        raise UnauthorizedSSOTokenError
+
+    aws.answers["GetSpotPlacementScores"] = Refused("ExpiredToken", "The security token is expired")
     with pytest.raises(RefusedError, match="AWS refuses the credentials") as refused:
         found()
+    assert "aws sso login" in refused.value.remedy
+    with pytest.raises(RefusedError, match="no valid AWS credentials") as refused:
+        ask("ec2:DescribeInstances", expired)
     assert "aws sso login" in refused.value.remedy
 
 
@@ -338,33 +327,11 @@ def test_every_region_is_asked_for_itself(aws: Published) -> None:
     assert far.zones[0].startswith("us-west-2")
 
 
-def test_a_region_without_the_type_offers_none(aws: Published) -> None:
+def test_a_region_without_the_type_offers_none_and_one_that_is_not_sold_in_blocks_is_not_asked_for(
+    aws: Published,
+) -> None:
+    assert whys(found(need("t4")))["block_offering"] == "not sold for g4dn"
+    assert aws.asked("DescribeCapacityBlockOfferings") == []
     aws.answers["DescribeInstanceTypeOfferings"] = {"InstanceTypeOfferings": []}
     said = whys(found())
     assert said["on_demand"] == said["spot"] == "no zone offers p5.48xlarge to this account"
-
-
-def test_a_type_that_is_not_sold_in_blocks_is_not_asked_for(aws: Published) -> None:
-    assert whys(found(need("t4")))["block_offering"] == "not sold for g4dn"
-    assert aws.asked("DescribeCapacityBlockOfferings") == []
-
-
-def test_the_answers_of_the_tests_are_held_against_the_published_shapes(aws: Published) -> None:
-    aws.answers["GetSpotPlacementScores"] = {"SpotPlacementScores": [{"Score": "9"}]}
-    with pytest.raises(AssertionError, match="GetSpotPlacementScores never answers so"):
-        found()
-
-
-def test_no_new_question_about_placement_scores_is_said_with_what_to_do(aws: Published) -> None:
-    aws.answers["GetSpotPlacementScores"] = Refused("MaxConfigLimitExceeded")
-    (offer, *_) = offers(found(), Spot)
-    assert "repeat an earlier search, or try again tomorrow" in str(offer.score)
-
-
-def test_credentials_that_cannot_be_renewed_end_the_search() -> None:
-    def expired() -> None:
-        raise UnauthorizedSSOTokenError
-
-    with pytest.raises(RefusedError, match="no valid AWS credentials") as refused:
-        ask("ec2:DescribeInstances", expired)
-    assert "aws sso login" in refused.value.remedy

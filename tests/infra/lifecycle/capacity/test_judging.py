@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-import pytest
-
 from infra.lifecycle.capacity.judging import Certainty, judge
 from infra.lifecycle.capacity.offers import NotKnown, Offer
 from infra.lifecycle.capacity.ranking import ranked
@@ -26,46 +24,36 @@ from tests.infra.lifecycle.capacity.samples import (
 DENIED = NotKnown("access denied, needs ec2:X")
 
 
-def test_on_demand_costs_the_list_price_and_is_promised_by_nobody() -> None:
+def shortfalls(offer: Offer, **wanted: float) -> tuple[str, ...]:
+    """What a need of the sample lacks with an offer."""
+    return judge(offer, need(**wanted), place()).shortfalls  # type: ignore[arg-type]
+
+
+def test_on_demand_costs_the_list_price_and_needs_quota() -> None:
     found = judge(on_demand(), need(), place())
     assert found.cost == (2 * 24 * 100.0, 100.0 / 8)
     assert (found.certainty, found.shortfalls) == (Certainty.POSSIBLE, ())
     assert found.notes == ("AWS promises nothing: a launch succeeds or fails",)
-
-
-def test_a_quota_that_is_too_small_is_a_shortfall_with_the_one_to_request() -> None:
-    (said,) = judge(on_demand(quota=quota(left=200)), need(), place()).shortfalls
+    (said,) = shortfalls(on_demand(quota=quota(left=200)))
     assert said.startswith("quota L-417A185B leaves 200 of 392 vCPUs, 2 nodes need 384: request 576 or more")
-    assert judge(on_demand(quota=quota(left=384)), need(), place()).shortfalls == ()
+    assert shortfalls(on_demand(quota=quota(left=384))) == ()
 
 
-def test_a_quota_that_is_not_known_is_said_and_no_shortfall() -> None:
+def test_what_is_not_known_is_said_and_no_shortfall() -> None:
     for offer in (on_demand(quota=DENIED), spot(quota=DENIED)):
         found = judge(offer, need(), place())
         assert "quota not known: access denied, needs ec2:X" in found.notes
         assert found.shortfalls == ()
-
-
-def test_without_a_price_the_cost_is_unknown() -> None:
     assert judge(on_demand(usd_per_hour=None), need(), place()).cost == (None, None)
     found = judge(spot(price=DENIED), need(), place())
     assert found.cost == (None, None)
     assert "price not known: access denied, needs ec2:X" in found.notes
 
 
-@pytest.mark.parametrize(
-    ("score", "certainty"),
-    [
-        (10, Certainty.LIKELY),
-        (7, Certainty.LIKELY),
-        (6, Certainty.POSSIBLE),
-        (4, Certainty.POSSIBLE),
-        (3, Certainty.UNLIKELY),
-        (DENIED, Certainty.POSSIBLE),
-    ],
-)
-def test_spot_is_as_certain_as_its_placement_score(score: int | NotKnown, certainty: Certainty) -> None:
-    assert judge(spot(score=score), need(), place()).certainty is certainty
+def test_spot_is_as_certain_as_its_placement_score() -> None:
+    certain = {score: judge(spot(score=score), need(), place()).certainty for score in (10, 7, 6, 4, 3, DENIED)}
+    likely, possible, unlikely = Certainty.LIKELY, Certainty.POSSIBLE, Certainty.UNLIKELY
+    assert certain == {10: likely, 7: likely, 6: possible, 4: possible, 3: unlikely, DENIED: possible}
 
 
 def test_spot_is_compared_with_on_demand_and_warns_of_its_end() -> None:
@@ -86,19 +74,14 @@ def test_a_reservation_of_the_account_costs_nothing_more_and_one_of_another_acco
     assert "shared by account 111122223333; its instances are billed to this one" in shared.notes
 
 
-def test_what_a_reservation_lacks_is_said_in_full() -> None:
-    few = reserved(
-        available=1, ends=NOW + 6 * HOUR, zone="us-east-1d", misfit="it is of dedicated tenancy, nodes are not"
-    )
-    assert judge(few, need(), place()).shortfalls == (
+def test_what_a_reservation_lacks_and_who_else_uses_it_is_said_in_full() -> None:
+    misfit = "it is of dedicated tenancy, nodes are not"
+    assert shortfalls(reserved(available=1, ends=NOW + 6 * HOUR, zone="us-east-1d", misfit=misfit)) == (
         "us-east-1d: no zone of the network, which has us-east-1a, us-east-1b, us-east-1c",
-        "it is of dedicated tenancy, nodes are not",
+        misfit,
         "1 of its 4 instances are free, not 2",
         "has nodes for 6.0 h, until 2026-11-23 18:00 UTC, not 24 h",
     )
-
-
-def test_who_else_uses_a_reservation_is_said() -> None:
     capacity = {"kind": "reservation", "id": RESERVATION_ID, "availability_zone": "us-east-1a"}
     changes = {"gpu_groups.1.capacity": capacity, "gpu_groups.1.placement": "none"}
     notes = judge(reserved(is_open=True), need(changes=changes), place(changes)).notes
@@ -110,13 +93,10 @@ def test_a_block_that_is_to_come_has_all_its_nodes_until_forty_minutes_before_it
     found = judge(block(), need(hours=47), place())
     assert (found.starts, found.ends) == (NOW + 24 * HOUR, NOW + 72 * HOUR - timedelta(minutes=40))
     assert found.shortfalls == ()
-    (short,) = judge(block(), need(hours=48), place()).shortfalls
+    (short,) = shortfalls(block(), hours=48)
     assert "has nodes for 47.3 h" in short
-
-
-@pytest.mark.parametrize(("state", "certainty"), [("payment-pending", Certainty.HELD), ("delayed", Certainty.UNLIKELY)])
-def test_a_reservation_that_may_never_be_delivered_is_not_held(state: str, certainty: Certainty) -> None:
-    assert judge(reserved(state=state), need(), place()).certainty is certainty
+    assert judge(reserved(state="payment-pending"), need(), place()).certainty is Certainty.HELD
+    assert judge(reserved(state="delayed"), need(), place()).certainty is Certainty.UNLIKELY
 
 
 def test_a_block_for_sale_costs_its_fee_for_all_its_hours() -> None:
@@ -128,12 +108,9 @@ def test_a_block_for_sale_costs_its_fee_for_all_its_hours() -> None:
     assert "3,072.00 EUR" in foreign.notes
 
 
-def test_another_region_needs_another_environment() -> None:
-    (said,) = judge(on_demand(region="us-east-2", zones=("us-east-2a",)), need(), place()).shortfalls
-    assert said == "needs an environment in us-east-2: this one is in us-east-1"
-
-
-def test_what_aws_says_today_is_not_said_of_a_later_day() -> None:
+def test_an_offer_elsewhere_needs_another_environment_and_one_of_today_says_nothing_about_later() -> None:
+    far = on_demand(region="us-east-2", zones=("us-east-2a",))
+    assert shortfalls(far) == ("needs an environment in us-east-2: this one is in us-east-1",)
     later = need(starts=NOW + 48 * HOUR)
     for offer in (on_demand(), spot()):
         assert "as of today: AWS says nothing about 2026-11-25" in judge(offer, later, place()).notes

@@ -30,36 +30,28 @@ def test_a_group_is_named_unless_there_is_only_one() -> None:
         need(changes={"gpu_groups": [], "teams": []})
 
 
-@pytest.mark.parametrize(
-    ("text", "start"),
-    [
-        (None, NOW),
-        ("2026-12-01", datetime(2026, 12, 1, tzinfo=UTC)),
-        ("2026-12-01T09:00+01:00", datetime(2026, 12, 1, 8, tzinfo=UTC)),
-        ("2026-12-01T09:00Z", datetime(2026, 12, 1, 9, tzinfo=UTC)),
-        ("2026-11-23", NOW),
-    ],
-)
-def test_the_start_is_now_a_day_in_utc_or_a_time_with_its_zone(text: str | None, start: datetime) -> None:
-    assert parse_start(text, now=NOW) == start
+def test_the_start_is_now_a_day_in_utc_or_a_time_with_its_zone() -> None:
+    starts = {
+        None: NOW,
+        "2026-12-01": datetime(2026, 12, 1, tzinfo=UTC),
+        "2026-12-01T09:00+01:00": datetime(2026, 12, 1, 8, tzinfo=UTC),
+        "2026-12-01T09:00Z": datetime(2026, 12, 1, 9, tzinfo=UTC),
+        "2026-11-23": NOW,
+    }
+    assert {text: parse_start(text, now=NOW) for text in starts} == starts
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("2026-12-01T09:00", "has no time zone"),
-        ("2026-11-22", "has passed; it is 2026-11-23 12:00 UTC"),
-        ("2026-11-23T11:59Z", "has passed; it is 2026-11-23 12:00 UTC"),
-        ("2026-11-23T12:30+01:00", "has passed; it is 2026-11-23 12:00 UTC"),
-        ("0001-01-01T00:00+14:00", "neither a day nor a time"),
-        ("1.12.2026", "neither a day nor a time"),
-        ("2026-02-30", "neither a day nor a time"),
-    ],
-)
-def test_an_ambiguous_past_or_malformed_start_is_refused_with_what_to_write(text: str, said: str) -> None:
-    with pytest.raises(SettingsError, match=said) as refused:
-        parse_start(text, now=NOW)
-    assert refused.value.remedy
+def test_an_ambiguous_past_or_malformed_start_is_refused_with_what_to_write() -> None:
+    refusals = {
+        "has no time zone": ["2026-12-01T09:00"],
+        "has passed; it is 2026-11-23 12:00 UTC": ["2026-11-22", "2026-11-23T11:59Z", "2026-11-23T12:30+01:00"],
+        "neither a day nor a time": ["0001-01-01T00:00+14:00", "1.12.2026", "2026-02-30"],
+    }
+    for said, texts in refusals.items():
+        for text in texts:
+            with pytest.raises(SettingsError, match=said) as refused:
+                parse_start(text, now=NOW)
+            assert refused.value.remedy, text
 
 
 @given(st.floats(min_value=0.5, max_value=BLOCK_HOURS[-1], allow_nan=False))
@@ -71,11 +63,9 @@ def test_a_block_is_asked_for_with_durations_that_ec2_takes_and_one_has_nodes_lo
     assert longest >= timedelta(hours=hours) or max(found) == BLOCK_HOURS[-1]
 
 
-@pytest.mark.parametrize(
-    ("hours", "durations"), [(23, (24,)), (24, (24, 48)), (330, (336,)), (340, (504,)), (5000, ())]
-)
-def test_blocks_last_days_up_to_two_weeks_and_weeks_from_then_on(hours: float, durations: tuple[int, ...]) -> None:
-    assert durations_for(hours) == durations
+def test_blocks_last_days_up_to_two_weeks_and_weeks_from_then_on() -> None:
+    durations = {23: (24,), 24: (24, 48), 330: (336,), 340: (504,), 5000: ()}
+    assert {hours: durations_for(hours) for hours in durations} == durations
 
 
 def test_why_ec2_sells_no_block_for_a_need() -> None:

@@ -46,15 +46,12 @@ def test_a_small_job_passes_a_large_one_only_if_it_does_not_delay_it() -> None:
     }
 
 
-def test_a_job_that_would_begin_too_late_does_not_fit() -> None:
+def test_a_job_that_would_begin_too_late_or_is_larger_than_the_block_does_not_fit() -> None:
     before = [job("a", gpus=16, deadline=24 * HOUR), job("b", gpus=16, deadline=30 * HOUR)]
     a, b = place(BLOCK, before, now=NOW)
     assert a.fits
     assert b.starts == START + 24 * HOUR
     assert b.problem == "its nodes would go at 2026-11-26 11:20 UTC: it saves, and waits for other nodes"
-
-
-def test_a_job_larger_than_the_block_never_has_nodes_and_takes_none_from_others() -> None:
     large, small = job("large", gpus=24), job("small", gpus=16)
     assert starts(large, small) == {"large": None, "small": 0 * HOUR}
     (found,) = place(BLOCK, [large], now=NOW)

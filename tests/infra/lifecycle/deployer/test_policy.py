@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -33,9 +33,14 @@ WITHOUT_LIMITS = {"pricing:GetProducts"}
 
 ACCOUNT = settings_of("dev").aws.allowed_accounts[0]
 REGION = settings_of("dev").aws.region
+HERE = {"aws:RequestedRegion": REGION}
 OURS = {"aws:ResourceTag/stack": stack_tag(settings_of("dev"))}
 NEW = {"aws:RequestTag/stack": stack_tag(settings_of("dev"))}
 FOREIGN = {"aws:ResourceTag/stack": stack_tag(settings_of("prod"))}
+ANYWHERE = (*ENVIRONMENTS, "lustre", *EXISTING)
+
+Request = tuple[str, str, dict[str, str]]
+"""Action, resource and context."""
 
 
 @cache
@@ -45,16 +50,35 @@ def statements(environment: str) -> list[dict[str, Any]]:
     return [statement for policy in policies for statement in policy.document["Statement"]]
 
 
+def allowed(environment: str, requests: Iterable[Request]) -> list[Request]:
+    """The requests that the deployer of an environment may make."""
+    return [one for one in requests if is_allowed(statements(environment), *one)]
+
+
+def arn(service: str, resource: str) -> str:
+    """ARN of a resource of dev's account and region."""
+    where = {"s3": ":", "iam": f":{ACCOUNT}"}.get(service, f"{REGION}:{ACCOUNT}")
+    return f"arn:aws:{service}:{where}:{resource}"
+
+
 def ec2(kind: str) -> str:
     """ARN of an EC2 resource."""
-    return f"arn:aws:ec2:{REGION}:{ACCOUNT}:{kind}/{kind}-0a1b2c3d4e5f60718"
+    return arn("ec2", f"{kind}/{kind}-0a1b2c3d4e5f60718")
+
+
+def service(name: str, key: str = "iam:PassedToService") -> dict[str, str]:
+    """A request for a service of AWS."""
+    return {key: f"{name}.amazonaws.com"}
+
+
+def linked(name: str) -> dict[str, str]:
+    """A request for the linked role of a service."""
+    return service(name, "iam:AWSServiceName")
 
 
 def test_every_type_of_every_graph_has_a_row() -> None:
-    environments = (*ENVIRONMENTS, "lustre", *EXISTING)
-    types = {one.type for environment in environments for one in graph(environment).resources} | {
-        one.type for one in unusual().resources
-    }
+    graphs = [*(graph(environment) for environment in ANYWHERE), unusual()]
+    types = {one.type for each in graphs for one in each.resources}
     assert {type_ for type_ in types if type_.startswith("aws:")} == set(TABLE)
 
 
@@ -65,22 +89,18 @@ def test_a_type_without_a_row_is_refused_by_name() -> None:
         deployer_policies(settings_of("dev"), recording)
 
 
-@pytest.mark.parametrize("environment", [*ENVIRONMENTS, "lustre", *EXISTING])
-def test_every_policy_is_below_the_limits_of_iam(environment: str) -> None:
-    policies = deployer_policies(settings_of(environment), graph(environment))
-    assert all(policy.size <= MAX_CHARACTERS for policy in policies)
-    assert len(policies) <= MAX_POLICIES
-    sids = [statement["Sid"] for statement in statements(environment)]
-    assert len(set(sids)) == len(sids)
-    assert all(sid.isalnum() for sid in sids)
-
-
-@pytest.mark.parametrize("environment", [*ENVIRONMENTS, "lustre", *EXISTING])
-def test_no_action_has_a_wildcard_and_no_wide_resource_lacks_a_condition(environment: str) -> None:
-    for statement in statements(environment):
-        assert not any("*" in action for action in statement["Action"]), statement
-        if "*" in statement["Resource"] and set(statement["Action"]) != WITHOUT_LIMITS:
-            assert statement.get("Condition"), statement
+def test_every_policy_is_below_the_limits_of_iam_without_wildcards_or_wide_resources() -> None:
+    for environment in ANYWHERE:
+        policies = deployer_policies(settings_of(environment), graph(environment))
+        assert all(policy.size <= MAX_CHARACTERS for policy in policies), environment
+        assert len(policies) <= MAX_POLICIES, environment
+        sids = [statement["Sid"] for statement in statements(environment)]
+        assert len(set(sids)) == len(sids), environment
+        assert all(sid.isalnum() for sid in sids), environment
+        for statement in statements(environment):
+            assert not any("*" in action for action in statement["Action"]), statement
+            if "*" in statement["Resource"] and set(statement["Action"]) != WITHOUT_LIMITS:
+                assert statement.get("Condition"), statement
 
 
 SERVICES = {"elasticfilesystem": "efs", "servicequotas": "service-quotas"}
@@ -95,116 +115,76 @@ def operations(service: str) -> set[str]:
 
 def test_every_action_exists() -> None:
     recorded = Path(aws_managed_policies.__file__).read_text(encoding="utf-8").lower()
-    used = {
-        action
-        for environment in (*ENVIRONMENTS, *EXISTING)
-        for one in statements(environment)
-        for action in one["Action"]
-    }
+    used = {action for name in (*ENVIRONMENTS, *EXISTING) for one in statements(name) for action in one["Action"]}
     used |= {action for grants in TABLE.values() for grant in grants for action in grant.actions}
-    by_service: dict[str, set[str]] = {}
-    for action in used:
-        by_service.setdefault(action.partition(":")[0], set()).add(action)
+    named = {action: action.partition(":") for action in used}
+    by_service = {service: operations(service) for service, _, _ in named.values()}
     unknown = {
         action
-        for service, names in by_service.items()
-        for action in names
-        if action.partition(":")[2] not in operations(service) and f'"{action.lower()}"' not in recorded
+        for action, (service, _, operation) in named.items()
+        if operation not in by_service[service] and f'"{action.lower()}"' not in recorded
     }
     assert unknown == set()
 
 
-@pytest.mark.parametrize(
-    ("action", "resource", "context"),
-    [
+def test_what_the_environment_needs_is_allowed() -> None:
+    needed: list[Request] = [
         ("ec2:CreateVpc", ec2("vpc"), NEW),
         ("ec2:CreateSubnet", ec2("subnet"), NEW),
         ("ec2:CreateSubnet", ec2("vpc"), OURS),
         ("ec2:DeleteVpc", ec2("vpc"), OURS),
         ("ec2:CreateTags", ec2("vpc"), {**NEW, "ec2:CreateAction": "CreateVpc"}),
         ("ec2:CreateTags", ec2("security-group"), {}),  # the default group of a new VPC
-        ("ec2:DescribeVpcs", "*", {"aws:RequestedRegion": REGION}),
-        ("iam:CreateRole", f"arn:aws:iam::{ACCOUNT}:role/trainer-1a2b3c4", {}),
-        ("iam:PassRole", f"arn:aws:iam::{ACCOUNT}:role/cluster-1a2b3c4", {"iam:PassedToService": "eks.amazonaws.com"}),
-        (
-            "iam:PassRole",
-            f"arn:aws:iam::{ACCOUNT}:role/trainer-1a2b3c4",
-            {"iam:PassedToService": "pods.eks.amazonaws.com"},
-        ),
-        ("kms:ScheduleKeyDeletion", f"arn:aws:kms:{REGION}:{ACCOUNT}:key/1", OURS),
-        ("kms:CreateAlias", f"arn:aws:kms:{REGION}:{ACCOUNT}:alias/rtp-dev/cluster", {}),
-        ("s3:CreateBucket", f"arn:aws:s3:::rtp-dev-checkpoints-{ACCOUNT}", {}),
-        ("s3:PutObject", f"arn:aws:s3:::rtp-dev-state-{ACCOUNT}/.pulumi/stacks/dev.json", {}),
-        ("eks:CreateCluster", f"arn:aws:eks:{REGION}:{ACCOUNT}:cluster/rtp-dev", {}),
-        ("logs:CreateLogGroup", f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group:/aws/eks/rtp-dev/cluster", {}),
-        ("servicequotas:GetServiceQuota", "*", {"aws:RequestedRegion": REGION}),
-        (
-            "iam:CreateServiceLinkedRole",
-            f"arn:aws:iam::{ACCOUNT}:role/aws-service-role/x",
-            {"iam:AWSServiceName": "eks.amazonaws.com"},
-        ),
-    ],
-)
-def test_what_the_environment_needs_is_allowed(action: str, resource: str, context: dict[str, str]) -> None:
-    assert is_allowed(statements("dev"), action, resource, context)
+        ("ec2:DescribeVpcs", "*", HERE),
+        ("iam:CreateRole", arn("iam", "role/trainer-1a2b3c4"), {}),
+        ("iam:PassRole", arn("iam", "role/cluster-1a2b3c4"), service("eks")),
+        ("iam:PassRole", arn("iam", "role/trainer-1a2b3c4"), service("pods.eks")),
+        ("kms:ScheduleKeyDeletion", arn("kms", "key/1"), OURS),
+        ("kms:CreateAlias", arn("kms", "alias/rtp-dev/cluster"), {}),
+        ("s3:CreateBucket", arn("s3", f"rtp-dev-checkpoints-{ACCOUNT}"), {}),
+        ("s3:PutObject", arn("s3", f"rtp-dev-state-{ACCOUNT}/.pulumi/stacks/dev.json"), {}),
+        ("eks:CreateCluster", arn("eks", "cluster/rtp-dev"), {}),
+        ("logs:CreateLogGroup", arn("logs", "log-group:/aws/eks/rtp-dev/cluster"), {}),
+        ("servicequotas:GetServiceQuota", "*", HERE),
+        ("iam:CreateServiceLinkedRole", arn("iam", "role/aws-service-role/x"), linked("eks")),
+    ]
+    assert allowed("dev", needed) == needed
 
 
-LUSTRE = f"arn:aws:fsx:{REGION}:{ACCOUNT}:file-system/fs-0123456789abcdef0"
-LUSTRE_LINK = f"arn:aws:fsx:{REGION}:{ACCOUNT}:association/fs-0123456789abcdef0/dra-0123456789abcdef0"
+LUSTRE = arn("fsx", "file-system/fs-0123456789abcdef0")
+LUSTRE_LINK = arn("fsx", "association/fs-0123456789abcdef0/dra-0123456789abcdef0")
 LINK_ROLES = "role/aws-service-role/s3.data-source.lustre.fsx.amazonaws.com"
 
 
-@pytest.mark.parametrize(
-    ("action", "resource", "context"),
-    [
+def test_lustre_is_allowed_where_the_environment_has_it_and_widens_nothing_else() -> None:
+    needed: list[Request] = [
         ("fsx:CreateFileSystem", LUSTRE, NEW),
         ("fsx:DeleteFileSystem", LUSTRE, OURS),
         ("fsx:CreateDataRepositoryAssociation", LUSTRE_LINK, NEW),
         ("fsx:CreateDataRepositoryAssociation", LUSTRE, OURS),
-        ("fsx:DescribeDataRepositoryAssociations", "*", {"aws:RequestedRegion": REGION}),
-        ("s3:ListBucket", "arn:aws:s3:::corpus", {}),
-        (
-            "iam:PutRolePolicy",
-            f"arn:aws:iam::{ACCOUNT}:{LINK_ROLES}/AWSServiceRoleForFSxS3Access_fs-0123456789abcdef0",
-            {},
-        ),
-        (
-            "iam:CreateServiceLinkedRole",
-            f"arn:aws:iam::{ACCOUNT}:{LINK_ROLES}/x",
-            {"iam:AWSServiceName": "s3.data-source.lustre.fsx.amazonaws.com"},
-        ),
-        (
-            "iam:CreateServiceLinkedRole",
-            f"arn:aws:iam::{ACCOUNT}:role/aws-service-role/x",
-            {"iam:AWSServiceName": "fsx.amazonaws.com"},
-        ),
-    ],
-)
-def test_lustre_is_allowed_where_the_environment_has_it_and_only_there(
-    action: str, resource: str, context: dict[str, str]
-) -> None:
-    assert is_allowed(statements("lustre"), action, resource, context)
-    assert not is_allowed(statements("dev"), action, resource, context)
-
-
-@pytest.mark.parametrize(
-    ("action", "resource", "context"),
-    [
+        ("fsx:DescribeDataRepositoryAssociations", "*", HERE),
+        ("s3:ListBucket", arn("s3", "corpus"), {}),
+        ("iam:PutRolePolicy", arn("iam", f"{LINK_ROLES}/AWSServiceRoleForFSxS3Access_fs-0123456789abcdef0"), {}),
+        ("iam:CreateServiceLinkedRole", arn("iam", f"{LINK_ROLES}/x"), linked("s3.data-source.lustre.fsx")),
+        ("iam:CreateServiceLinkedRole", arn("iam", "role/aws-service-role/x"), linked("fsx")),
+    ]
+    assert allowed("lustre", needed) == needed
+    assert allowed("dev", needed) == []
+    wider: list[Request] = [
         ("fsx:CreateFileSystem", LUSTRE, {}),
         ("fsx:DeleteFileSystem", LUSTRE, FOREIGN),
         ("fsx:CreateDataRepositoryAssociation", LUSTRE, FOREIGN),
-        ("s3:ListBucket", "arn:aws:s3:::another", {}),
-        ("s3:GetObject", "arn:aws:s3:::corpus/imagenet/x", {}),
-        ("iam:PutRolePolicy", f"arn:aws:iam::{ACCOUNT}:role/aws-service-role/eks.amazonaws.com/x", {}),
-    ],
-)
-def test_lustre_widens_nothing_else(action: str, resource: str, context: dict[str, str]) -> None:
-    assert not is_allowed(statements("lustre"), action, resource, context)
+        ("s3:ListBucket", arn("s3", "another"), {}),
+        ("s3:GetObject", arn("s3", "corpus/imagenet/x"), {}),
+        ("iam:PutRolePolicy", arn("iam", "role/aws-service-role/eks.amazonaws.com/x"), {}),
+    ]
+    assert allowed("lustre", wider) == []
 
 
-@pytest.mark.parametrize(
-    ("action", "resource", "context"),
-    [
+def test_what_is_not_the_environments_is_denied() -> None:
+    trainer, admin = arn("iam", "role/trainer-1a2b3c4"), arn("iam", "role/admin")
+    policy = {"iam:PolicyARN": "arn:aws:iam::aws:policy/AdministratorAccess"}
+    others: list[Request] = [
         ("ec2:CreateVpc", ec2("vpc"), {}),
         ("ec2:CreateSubnet", ec2("vpc"), FOREIGN),
         ("ec2:CreateSubnet", ec2("vpc"), NEW),  # the tag of the new subnet does not open another VPC
@@ -213,26 +193,20 @@ def test_lustre_widens_nothing_else(action: str, resource: str, context: dict[st
         ("ec2:CreateTags", ec2("security-group"), FOREIGN),
         ("ec2:CreateTags", ec2("vpc"), NEW),  # adopts what another deployer made
         ("ec2:DescribeVpcs", "*", {"aws:RequestedRegion": "eu-west-1"}),
-        ("ec2:RunInstances", ec2("instance"), {"aws:RequestedRegion": REGION}),
-        ("iam:CreateRole", f"arn:aws:iam::{ACCOUNT}:role/admin", {}),
-        ("iam:PassRole", f"arn:aws:iam::{ACCOUNT}:role/trainer-1a2b3c4", {"iam:PassedToService": "ec2.amazonaws.com"}),
-        ("iam:PassRole", f"arn:aws:iam::{ACCOUNT}:role/admin", {"iam:PassedToService": "eks.amazonaws.com"}),
-        (
-            "iam:AttachRolePolicy",
-            f"arn:aws:iam::{ACCOUNT}:role/trainer-1a2b3c4",
-            {"iam:PolicyARN": "arn:aws:iam::aws:policy/AdministratorAccess"},
-        ),
-        ("iam:CreateUser", f"arn:aws:iam::{ACCOUNT}:user/x", {}),
-        ("kms:ScheduleKeyDeletion", f"arn:aws:kms:{REGION}:{ACCOUNT}:key/1", FOREIGN),
-        ("kms:Decrypt", f"arn:aws:kms:{REGION}:{ACCOUNT}:key/1", OURS),  # not through a service
-        ("s3:DeleteBucket", f"arn:aws:s3:::rtp-prod-checkpoints-{ACCOUNT}", {}),
-        ("s3:DeleteObject", f"arn:aws:s3:::rtp-dev-checkpoints-{ACCOUNT}/step-1", {}),
-        ("eks:DeleteCluster", f"arn:aws:eks:{REGION}:{ACCOUNT}:cluster/rtp-prod", {}),
-        ("secretsmanager:GetSecretValue", f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:rds!db-1", {}),
-    ],
-)
-def test_what_is_not_the_environments_is_denied(action: str, resource: str, context: dict[str, str]) -> None:
-    assert not is_allowed(statements("dev"), action, resource, context)
+        ("ec2:RunInstances", ec2("instance"), HERE),
+        ("iam:CreateRole", admin, {}),
+        ("iam:PassRole", trainer, service("ec2")),
+        ("iam:PassRole", admin, service("eks")),
+        ("iam:AttachRolePolicy", trainer, policy),
+        ("iam:CreateUser", arn("iam", "user/x"), {}),
+        ("kms:ScheduleKeyDeletion", arn("kms", "key/1"), FOREIGN),
+        ("kms:Decrypt", arn("kms", "key/1"), OURS),  # not through a service
+        ("s3:DeleteBucket", arn("s3", f"rtp-prod-checkpoints-{ACCOUNT}"), {}),
+        ("s3:DeleteObject", arn("s3", f"rtp-dev-checkpoints-{ACCOUNT}/step-1"), {}),
+        ("eks:DeleteCluster", arn("eks", "cluster/rtp-prod"), {}),
+        ("secretsmanager:GetSecretValue", arn("secretsmanager", "secret:rds!db-1"), {}),
+    ]
+    assert allowed("dev", others) == []
 
 
 def test_only_an_environment_whose_stores_die_with_it_may_empty_them() -> None:
@@ -279,30 +253,17 @@ def test_the_command_writes_one_file_per_policy(tmp_path: Path, capsys: pytest.C
     assert f"--policy-name rtp-dev-deployer-1 --policy-document file://{written[0]}" in capsys.readouterr().out
 
 
-@pytest.fixture
-def two_accounts(monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
-    """Lets dev live in two accounts."""
-    accounts = ACCOUNT, "999988887777"
-    shipped = settings_of("dev")
-    shared = shipped.model_copy(update={"aws": shipped.aws.model_copy(update={"allowed_accounts": accounts})})
-    monkeypatch.setattr("infra.lifecycle.commands.deployer.load_environment", lambda _: shared)
-    return accounts
-
-
-def test_each_allowed_account_has_policies_of_its_own(
-    two_accounts: tuple[str, str], capsys: pytest.CaptureFixture[str]
+def test_each_allowed_account_has_policies_of_its_own_and_one_of_several_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _, second = two_accounts
+    second, shipped = "999988887777", settings_of("dev")
+    shared = shipped.model_copy(update={"aws": shipped.aws.model_copy(update={"allowed_accounts": (ACCOUNT, second)})})
+    monkeypatch.setattr("infra.lifecycle.commands.deployer.load_environment", lambda _: shared)
     assert main(["deployer-policy", "--env", "dev", "--account", second]) == 0
     found = [one for document in json.loads(capsys.readouterr().out).values() for one in document["Statement"]]
     assert is_allowed(found, "eks:CreateCluster", f"arn:aws:eks:{REGION}:{second}:cluster/rtp-dev", {})
     assert ACCOUNT not in json.dumps(found)
-
-
-def test_with_several_allowed_accounts_one_is_named(
-    two_accounts: tuple[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
     assert main(["deployer-policy", "--env", "dev"]) == 2
-    assert f"dev may be in several accounts: {', '.join(two_accounts)}" in capsys.readouterr().err
+    assert f"dev may be in several accounts: {ACCOUNT}, {second}" in capsys.readouterr().err
     assert main(["deployer-policy", "--env", "dev", "--account", "000000000000"]) == 3
     assert "AWS account 000000000000 may not hold environment dev" in capsys.readouterr().err
