@@ -107,18 +107,17 @@ SERVICES = {"elasticfilesystem": "efs", "servicequotas": "service-quotas"}
 """Services whose name in the SDK differs from that in IAM."""
 
 
-def operations(service: str) -> set[str]:
-    """Operations of the service's API, most of which are IAM actions of the same name."""
-    model = botocore.session.get_session().get_service_model(SERVICES.get(service, service))
-    return set(model.operation_names)
-
-
 def test_every_action_exists() -> None:
+    """Most actions have the name of an operation of the service's API."""
     recorded = Path(aws_managed_policies.__file__).read_text(encoding="utf-8").lower()
     used = {action for name in (*ENVIRONMENTS, *EXISTING) for one in statements(name) for action in one["Action"]}
     used |= {action for grants in TABLE.values() for grant in grants for action in grant.actions}
     named = {action: action.partition(":") for action in used}
-    by_service = {service: operations(service) for service, _, _ in named.values()}
+    models = botocore.session.get_session()
+    by_service = {
+        service: set(models.get_service_model(SERVICES.get(service, service)).operation_names)
+        for service in {service for service, _, _ in named.values()}
+    }
     unknown = {
         action
         for action, (service, _, operation) in named.items()

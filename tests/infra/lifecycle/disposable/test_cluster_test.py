@@ -22,6 +22,7 @@ from infra.spec.errors import PlatformError, RefusedError, SettingsError
 from infra.spec.settings import load_environment
 from infra.spec.settings.loading import ENVIRONMENTS, STACK_FILES
 
+HOW_TO_END = "  make down ENV=test-1 YES=1"
 OPTIONS = ("--owner", "me@example.com", "--account", "111122223333")
 
 
@@ -42,7 +43,7 @@ class Life:
             steps=(Step("up", lambda: self._run("up")), Step("conformance", lambda: self._run("conformance"))),
             down=lambda: self._run("down"),
             keeps_failed=keeps_failed,
-            kept=("  make down ENV=test-1 YES=1",),
+            kept=(HOW_TO_END,),
             say=self.said.append,
             clock=lambda: 60.0 * next(minutes),
         )
@@ -55,8 +56,9 @@ class Life:
         return answer
 
 
-def test_a_good_cluster_is_tested_and_taken_down() -> None:
-    life = Life()
+@pytest.mark.parametrize("keeps_failed", [False, True])
+def test_a_good_cluster_is_tested_and_taken_down(*, keeps_failed: bool) -> None:
+    life = Life(keeps_failed=keeps_failed)
     assert life.test.run() == 0
     assert life.steps == ["up", "conformance", "down"]
     assert life.said[-1] == "up 1.0 min; conformance 1.0 min; down 1.0 min"
@@ -77,25 +79,23 @@ def test_the_first_failure_is_the_result_and_the_cluster_goes(
     life = Life(answers)
     assert life.test.run() == status
     assert life.steps == steps
-    assert ("  make down ENV=test-1 YES=1" in life.said) == ("down" in answers)
+    assert (HOW_TO_END in life.said) == ("down" in answers)
 
 
-@pytest.mark.parametrize(
-    ("error", "says"),
-    [
-        (RefusedError("images are missing"), "refused: images are missing"),
-        (PlatformError("AWS does not answer"), "failed: AWS does not answer"),
-        (KeyboardInterrupt(), "interrupted"),
-        (SystemExit(1), "SystemExit: 1"),
-        (OSError("no space left on device"), "OSError: no space left on device"),
-    ],
-)
-def test_whatever_ends_a_step_takes_the_cluster_down(error: BaseException, says: str) -> None:
-    life = Life({"up": error})
-    with pytest.raises(type(error)):
-        life.test.run()
-    assert life.steps == ["up", "down"]
-    assert f"the test failed: {says}" in life.said
+def test_whatever_ends_a_step_takes_the_cluster_down() -> None:
+    endings: dict[str, BaseException] = {
+        "refused: images are missing": RefusedError("images are missing"),
+        "failed: AWS does not answer": PlatformError("AWS does not answer"),
+        "interrupted": KeyboardInterrupt(),
+        "SystemExit: 1": SystemExit(1),
+        "OSError: no space left on device": OSError("no space left on device"),
+    }
+    for says, error in endings.items():
+        life = Life({"up": error})
+        with pytest.raises(type(error)):
+            life.test.run()
+        assert life.steps == ["up", "down"], says
+        assert f"the test failed: {says}" in life.said
 
 
 def test_a_signal_ends_the_step_that_runs_and_takes_the_cluster_down() -> None:
@@ -161,45 +161,33 @@ def test_a_reader_that_leaves_does_not_stop_it(monkeypatch: pytest.MonkeyPatch) 
     assert life.steps == ["down"]
 
 
-@pytest.mark.parametrize("error", [PlatformError("AWS does not answer"), KeyboardInterrupt()])
-def test_an_interrupted_teardown_says_how_to_end_it(error: BaseException) -> None:
-    life = Life({"conformance": 1, "down": error})
-    with pytest.raises(type(error)):
-        life.test.run()
-    assert "it is not down, and billed until you take it down:" in life.said
-    assert "  make down ENV=test-1 YES=1" in life.said
-
-
-@pytest.mark.parametrize("answer", [1, RefusedError("no nodes"), KeyboardInterrupt()])
-def test_a_failed_cluster_is_kept_on_request(answer: int | BaseException) -> None:
-    life = Life({"conformance": answer}, keeps_failed=True)
-    if isinstance(answer, BaseException):
-        with pytest.raises(type(answer)):
+def test_an_interrupted_teardown_says_how_to_end_it() -> None:
+    for error in (PlatformError("AWS does not answer"), KeyboardInterrupt()):
+        life = Life({"conformance": 1, "down": error})
+        with pytest.raises(type(error)):
             life.test.run()
-    else:
-        assert life.test.run() == 1
-    assert life.steps == ["up", "conformance"]
-    assert "it is kept and billed until you take it down:" in life.said
+        assert {"it is not down, and billed until you take it down:", HOW_TO_END} <= {*life.said}
 
 
-def test_a_good_cluster_is_not_kept() -> None:
-    life = Life(keeps_failed=True)
-    assert life.test.run() == 0
-    assert life.steps[-1] == "down"
+def test_a_failed_cluster_is_kept_on_request() -> None:
+    for answer in (1, RefusedError("no nodes"), KeyboardInterrupt()):
+        life = Life({"conformance": answer}, keeps_failed=True)
+        if isinstance(answer, BaseException):
+            with pytest.raises(type(answer)):
+                life.test.run()
+        else:
+            assert life.test.run() == 1
+        assert life.steps == ["up", "conformance"]
+        assert "it is kept and billed until you take it down:" in life.said
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"), [("90m", timedelta(minutes=90)), ("4h", timedelta(hours=4)), ("2d", timedelta(days=2))]
-)
-def test_a_time_to_live(text: str, expected: timedelta) -> None:
-    assert time_to_live(text) == expected
-
-
-@pytest.mark.parametrize("text", ["", "4", "0h", "-1h", "4 h", "1w", "73h", "4d", "9999999999h"])
-def test_a_time_to_live_that_is_none_or_too_long_is_refused(text: str) -> None:
-    with pytest.raises(SettingsError, match=f"^TTL={text}: ") as caught:
-        time_to_live(text)
-    assert caught.value.remedy
+def test_a_time_to_live_is_minutes_hours_or_days_and_not_too_long() -> None:
+    lives = {"90m": timedelta(minutes=90), "4h": timedelta(hours=4), "2d": timedelta(days=2), "72h": timedelta(days=3)}
+    assert {text: time_to_live(text) for text in lives} == lives
+    for text in ("", "4", "0h", "-1h", "4 h", "1w", "73h", "4d", "9999999999h"):
+        with pytest.raises(SettingsError, match=f"^TTL={text}: ") as caught:
+            time_to_live(text)
+        assert caught.value.remedy, text
 
 
 def test_its_settings_have_expiry_owner_and_purpose_and_go_with_it(made: ThrowAway) -> None:
@@ -228,18 +216,17 @@ def test_a_passphrase_of_the_users_is_left_alone(made: ThrowAway) -> None:
     assert "make down" in made.how_to_end()[0]
 
 
-@pytest.mark.parametrize("field", ["owner", "account", "purpose"])
-def test_values_that_are_no_settings_leave_no_file(field: str, made: ThrowAway) -> None:
-    with pytest.raises(SettingsError):
-        ThrowAway(**{**made.__dict__, field: 'x" y'}).write()
-    assert not made.settings_file.exists()
-
-
-@pytest.mark.parametrize("name", ["dev", "atest-1", "testing"])
-def test_a_name_that_git_would_not_ignore_is_refused(name: str, made: ThrowAway) -> None:
-    with pytest.raises(SettingsError, match=f"(environment.name = {name}: must begin with test-|{name}.yaml: exists)"):
-        replace(made, name=name).write()
-    assert not (ENVIRONMENTS / f"{name}.yaml").exists() or name == "dev"
+def test_values_and_names_that_are_no_settings_leave_no_file(made: ThrowAway) -> None:
+    for field in ("owner", "account", "purpose"):
+        with pytest.raises(SettingsError):
+            ThrowAway(**{**made.__dict__, field: 'x" y'}).write()
+        assert not made.settings_file.exists(), field
+    for name in ("atest-1", "testing"):  # which git would not ignore
+        with pytest.raises(SettingsError, match=f"environment.name = {name}: must begin with test-"):
+            replace(made, name=name).write()
+        assert not (ENVIRONMENTS / f"{name}.yaml").exists()
+    with pytest.raises(SettingsError, match=r"dev\.yaml: exists"):
+        replace(made, name="dev").write()
 
 
 @pytest.fixture
@@ -285,6 +272,14 @@ def pulumi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list
     return lambda: notes.read_text().splitlines() if notes.exists() else []
 
 
+@pytest.fixture
+def nothing_left(pulumi: Callable[[], list[str]]) -> Iterator[None]:
+    """Of a command that is refused: neither a stack nor settings."""
+    yield
+    assert pulumi() == []
+    assert [*ENVIRONMENTS.glob("test-4711*")] == []
+
+
 def test_the_command_makes_a_stack_and_removes_it(pulumi: Callable[[], list[str]]) -> None:
     assert main(["cluster-test", *OPTIONS, "--name", "test-4711a", "--ttl", "1h"]) == 0
     ran = [line.removeprefix("--non-interactive ").split(" --")[0] for line in pulumi()]
@@ -295,57 +290,40 @@ def test_the_command_makes_a_stack_and_removes_it(pulumi: Callable[[], list[str]
     assert not (STACK_FILES / "Pulumi.test-4711a.yaml").exists()
 
 
-def test_an_account_of_production_gets_no_test_cluster(
-    pulumi: Callable[[], list[str]], capsys: pytest.CaptureFixture[str]
+PROD = load_environment("prod").aws.allowed_accounts[0]
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize(
+    ("options", "status", "said"),
+    [
+        (["--account", PROD], 3, [f"account {PROD} may hold prod, a production environment"]),
+        (["--promote-from", "nix"], 2, ["unknown environment 'nix'"]),
+        (["--ttl", "72h", "--max-usd", "1"], 3, ["US dollars for 72 h", "MAX_USD is 1"]),
+    ],
+)
+def test_wrong_input_is_refused_first(
+    options: list[str], status: int, said: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    account = load_environment("prod").aws.allowed_accounts[0]
-    command = ["cluster-test", "--owner", "me@example.com", "--account", account, "--name", "test-4711e"]
-    assert main(command) == 3
-    assert f"account {account} may hold prod, a production environment" in capsys.readouterr().err
-    assert pulumi() == []
-    assert not (ENVIRONMENTS / "test-4711e.yaml").exists()
+    assert main(["cluster-test", *OPTIONS, "--name", "test-4711c", *options]) == status
+    error = capsys.readouterr().err
+    assert all(one in error for one in said), error
 
 
-def test_images_of_an_unknown_environment_are_refused_first(
-    pulumi: Callable[[], list[str]], capsys: pytest.CaptureFixture[str]
+@pytest.mark.usefixtures("nothing_left")
+def test_a_refused_preflight_and_a_signal_before_the_stack_exists_leave_nothing(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert main(["cluster-test", *OPTIONS, "--promote-from", "nix"]) == 2
-    assert "unknown environment 'nix'" in capsys.readouterr().err
-    assert pulumi() == []
-
-
-def test_a_refused_preflight_leaves_nothing(pulumi: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_options: object) -> int:
         raise RefusedError("preflight of test-4711b: 1 problem(s)")
 
-    monkeypatch.setattr("infra.lifecycle.commands.stack.preflight", refuse)
-    assert main(["cluster-test", *OPTIONS, "--name", "test-4711b"]) == 3
-    assert pulumi() == []
-    assert not (ENVIRONMENTS / "test-4711b.yaml").exists()
-
-
-def test_a_signal_before_the_stack_exists_leaves_nothing(
-    pulumi: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
     def terminated(_options: object) -> int:
         os.kill(os.getpid(), signal.SIGTERM)
         pytest.fail("the command went on")
 
-    monkeypatch.setattr("infra.lifecycle.commands.stack.preflight", terminated)
-    assert main(["cluster-test", *OPTIONS, "--name", "test-4711f"]) == 130
-    assert pulumi() == []
-    assert not (ENVIRONMENTS / "test-4711f.yaml").exists()
-
-
-def test_a_test_that_may_cost_too_much_is_refused_first(
-    pulumi: Callable[[], list[str]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["cluster-test", *OPTIONS, "--name", "test-4711c", "--ttl", "72h", "--max-usd", "1"]) == 3
-    said = capsys.readouterr().err
-    assert "US dollars for 72 h" in said
-    assert "MAX_USD is 1" in said
-    assert pulumi() == []
-    assert not (ENVIRONMENTS / "test-4711c.yaml").exists()
+    for preflight, status in ((refuse, 3), (terminated, 130)):
+        monkeypatch.setattr("infra.lifecycle.commands.stack.preflight", preflight)
+        assert main(["cluster-test", *OPTIONS, "--name", "test-4711b"]) == status
 
 
 def test_a_stack_that_pulumi_refuses_leaves_nothing(

@@ -82,39 +82,35 @@ def _await(file: Path) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("status", [0, 1, 3])
-def test_the_status_of_the_suite_is_that_of_the_step(status: int, suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_status_of_the_suite_is_that_of_the_step(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", str(suite))
-    suite.with_name("end").write_text(str(status))
-    assert conformance.run_conformance("dev", "--group", "a10g") == status
+    for status in (0, 3):
+        suite.with_name("end").write_text(str(status))
+        assert conformance.run_conformance("dev", "--group", "a10g") == status
     assert suite.with_name("options").read_text() == "-m training conformance --env dev --group a10g"
+    suite.write_text("#!/bin/sh\nkill -KILL $$\n")
+    assert conformance.run_conformance("dev") == 1, "a suite that a signal ended has failed"
 
 
-def test_a_suite_that_a_signal_ended_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = tmp_path / "python"
-    program.write_text("#!/bin/sh\nkill -KILL $$\n")
-    program.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(program))
-    assert conformance.run_conformance("dev") == 1
-
-
-def test_ctrl_c_of_a_terminal_lets_the_suite_delete_its_job(
-    caller: Callable[[float], subprocess.Popen[bytes]], suite: Path
-) -> None:
-    command = caller(60)
+def _of_a_terminal(command: subprocess.Popen[bytes]) -> None:
     os.killpg(command.pid, signal.SIGINT)
-    assert command.wait(PATIENCE) == 130
-    assert suite.with_name("deleted").exists()
 
 
-@pytest.mark.parametrize(("number", "grace_seconds"), [(signal.SIGTERM, 60.0), (signal.SIGINT, 0.1)])
-def test_a_signal_to_the_command_alone_ends_the_suite_too(
-    number: signal.Signals,
+@pytest.mark.parametrize(
+    ("send", "grace_seconds"),
+    [
+        pytest.param(_of_a_terminal, 60.0, id="Ctrl-C of a terminal"),
+        pytest.param(lambda command: command.send_signal(signal.SIGTERM), 60.0, id="SIGTERM to the command alone"),
+        pytest.param(lambda command: command.send_signal(signal.SIGINT), 0.1, id="SIGINT to the command alone"),
+    ],
+)
+def test_a_signal_ends_the_suite_which_deletes_its_job(
+    send: Callable[[subprocess.Popen[bytes]], None],
     grace_seconds: float,
     caller: Callable[[float], subprocess.Popen[bytes]],
     suite: Path,
 ) -> None:
     command = caller(grace_seconds)
-    command.send_signal(number)
+    send(command)
     assert command.wait(PATIENCE) == 130
     assert suite.with_name("deleted").exists()

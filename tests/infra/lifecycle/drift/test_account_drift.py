@@ -12,7 +12,6 @@ import pytest
 
 from infra.lifecycle.cli import main
 from infra.lifecycle.drift.account import compare_previews, undeployed
-from infra.lifecycle.drift.difference import Difference
 from tests.infra.lifecycle.conftest import Stack
 
 PROJECT = "urn:pulumi:dev::ray-train-platform::"
@@ -32,74 +31,56 @@ def preview(*steps: Mapping[str, Any]) -> dict[str, Any]:
     return {"steps": list(steps)}
 
 
-def test_an_account_that_nobody_touched_has_no_drift() -> None:
-    same = preview(step(BUCKET, "same"), step(GROUP, "same"))
-    assert list(compare_previews(same, same)) == []
+def found_by(plain: Mapping[str, Any], refreshed: Mapping[str, Any]) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Resource, kind and paths of each difference of the account."""
+    found = list(compare_previews(plain, refreshed))
+    assert {one.where for one in found} <= {"account"}
+    return [(one.resource, one.kind, one.paths) for one in found]
 
 
-def test_what_is_not_deployed_yet_is_no_drift() -> None:
+SAME = preview(step(BUCKET, "same"), step(GROUP, "same"))
+
+
+def test_what_nobody_touched_or_is_not_deployed_yet_is_no_drift() -> None:
+    assert found_by(SAME, SAME) == []
     waiting = preview(step(GROUP, "update", "scalingConfig.maxSize"), step(COMPONENT, "update"))
-    assert list(compare_previews(waiting, waiting)) == []
+    assert found_by(waiting, waiting) == []
     assert undeployed(waiting) == 1
 
 
-def test_a_changed_and_a_deleted_resource_are_found() -> None:
-    plain = preview(step(BUCKET, "same"), step(GROUP, "same"))
-    refreshed = preview(step(BUCKET, "create"), step(GROUP, "update", "scalingConfig.maxSize", "tags.owner"))
-    assert list(compare_previews(plain, refreshed)) == [
-        Difference(where="account", resource="Bucket checkpoints", kind="deleted"),
-        Difference(
-            where="account", resource="NodeGroup t4", kind="changed", paths=("scalingConfig.maxSize", "tags.owner")
-        ),
-    ]
-
-
-def test_a_change_beside_one_that_waits_is_found() -> None:
-    plain = preview(step(GROUP, "update", "scalingConfig.maxSize"))
-    refreshed = preview(step(GROUP, "update", "scalingConfig.maxSize", "tags.owner"))
-    (found,) = compare_previews(plain, refreshed)
-    assert found.paths == ("tags.owner",)
-
-
-def test_a_deleted_resource_is_found_although_a_change_of_it_waits() -> None:
-    plain = preview(step(GROUP, "update", "scalingConfig.maxSize"))
-    (found,) = compare_previews(plain, preview(step(GROUP, "create")))
-    assert (found.resource, found.kind) == ("NodeGroup t4", "deleted")
+def test_changed_and_deleted_resources_are_found_also_where_a_change_waits() -> None:
+    size, owner = "scalingConfig.maxSize", "tags.owner"
+    refreshed = preview(step(BUCKET, "create"), step(GROUP, "update", size, owner))
+    deleted = ("Bucket checkpoints", "deleted", ())
+    assert found_by(SAME, refreshed) == [deleted, ("NodeGroup t4", "changed", (size, owner))]
+    waiting = preview(step(GROUP, "update", size))
+    assert found_by(waiting, refreshed) == [deleted, ("NodeGroup t4", "changed", (owner,))]
+    assert found_by(waiting, preview(step(GROUP, "create"))) == [("NodeGroup t4", "deleted", ())]
 
 
 def test_a_change_that_replaces_its_resource_is_one_change_and_no_deletion() -> None:
-    replaced = [step(BUCKET, op, "bucket") for op in ("create-replacement", "replace", "delete-replaced")]
-    plain = preview(step(BUCKET, "same"))
-    assert list(compare_previews(plain, preview(*replaced))) == [
-        Difference(where="account", resource="Bucket checkpoints", kind="changed", paths=("bucket",))
-    ]
-    assert list(compare_previews(preview(*replaced), preview(*replaced))) == []
-    assert undeployed(preview(*replaced)) == 1
+    replaced = preview(*(step(BUCKET, op, "bucket") for op in ("create-replacement", "replace", "delete-replaced")))
+    assert found_by(SAME, replaced) == [("Bucket checkpoints", "changed", ("bucket",))]
+    assert found_by(replaced, replaced) == []
+    assert undeployed(replaced) == 1
 
 
 def test_what_only_follows_from_a_deleted_resource_is_no_drift() -> None:
     """The engine does not know the ID of what it will create again, so everything that refers to it changes."""
     group = step(GROUP, "update", "subnetIds[0]", "tags.owner")
     group["newState"] = {"inputs": {"subnetIds": ["04da6b54-80e4-46f7-96ec-b56ff0331ba9"], "tags": {"owner": "me"}}}
-    found = list(compare_previews(preview(step(GROUP, "same")), preview(step(BUCKET, "create"), group)))
-    assert [(one.resource, one.paths) for one in found] == [
-        ("Bucket checkpoints", ()),
-        ("NodeGroup t4", ("tags.owner",)),
-    ]
+    found = found_by(preview(step(GROUP, "same")), preview(step(BUCKET, "create"), group))
+    assert found == [("Bucket checkpoints", "deleted", ()), ("NodeGroup t4", "changed", ("tags.owner",))]
 
 
-def test_resources_of_aws_in_a_component_of_kubernetes_are_compared() -> None:
+def test_objects_of_the_cluster_are_left_to_the_cluster_and_a_role_beside_them_is_not() -> None:
     role = f"{PROJECT}rtp:kubernetes:Charts$aws:iam/role:Role::operator"
-    (found,) = compare_previews(preview(step(role, "same")), preview(step(role, "update", "tags.owner")))
-    assert found.resource == "Role operator"
-
-
-def test_objects_of_the_cluster_are_left_to_the_cluster() -> None:
-    assert list(compare_previews(preview(), preview(step(QUEUE, "create"), step(COMPONENT, "create")))) == []
+    refreshed = preview(step(role, "update", "tags.owner"), step(QUEUE, "create"), step(COMPONENT, "create"))
+    assert found_by(preview(step(role, "same")), refreshed) == [("Role operator", "changed", ("tags.owner",))]
 
 
 @pytest.mark.parametrize("has_drift", [True, False])
-def test_the_command_prints_json_for_a_schedule(
+def test_the_command_prints_nothing_but_json_for_a_schedule(
     stack: Stack,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -107,6 +88,7 @@ def test_the_command_prints_json_for_a_schedule(
     *,
     has_drift: bool,
 ) -> None:
+    """A tunnel says that it is open."""
     stack()
     plain, refreshed = preview(step(GROUP, "same")), preview(step(GROUP, "update", "tags.owner"))
     for name, document in {"plain": plain, "refreshed": refreshed if has_drift else plain}.items():
@@ -115,25 +97,14 @@ def test_the_command_prints_json_for_a_schedule(
         f"#!/bin/sh\ncase \"$*\" in *export*) echo '{{}}' ;; *output*) echo '{{}}' ;;\n"
         f"*--refresh*) cat {tmp_path}/refreshed.json ;; preview*) cat {tmp_path}/plain.json ;; *) exit 9 ;; esac\n"
     )
-    monkeypatch.setattr("infra.lifecycle.commands.drift.connected", _connected)
+    monkeypatch.setattr("infra.lifecycle.commands.case.connection", _talking)
     assert main(["drift", "--env", "dev", "--json"]) == (1 if has_drift else 0)
-    said = json.loads(capsys.readouterr().out)
+    printed = capsys.readouterr()
+    said = json.loads(printed.out)
     resources = [(one["resource"], one["kind"], one["paths"]) for one in said["differences"]]
     assert resources == ([("NodeGroup t4", "changed", ["tags.owner"])] if has_drift else [])
     assert (said["environment"], said["is_complete"], said["undeployed"]) == ("dev", True, 0)
-
-
-def test_nothing_but_json_is_on_standard_output(
-    stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A tunnel says that it is open."""
-    stack(says="echo '{}'")
-    (tmp_path / "pulumi").write_text("#!/bin/sh\necho '{}'\n")
-    monkeypatch.setattr("infra.lifecycle.commands.case.connection", _talking)
-    assert main(["drift", "--env", "dev", "--json"]) == 0
-    said = capsys.readouterr()
-    assert json.loads(said.out)["differences"] == []
-    assert "through a tunnel" in said.err
+    assert "through a tunnel" in printed.err
 
 
 def test_a_stack_that_does_not_exist_is_named(stack: Stack, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,10 +114,6 @@ def test_a_stack_that_does_not_exist_is_named(stack: Stack, tmp_path: Path, caps
     said = capsys.readouterr()
     assert said.out == ""
     assert "make up ENV=dev" in said.err
-
-
-def _connected(_case: object, *, say: object) -> AbstractContextManager[None]:
-    return nullcontext()
 
 
 def _talking(*_: object, say: Callable[[str], None]) -> AbstractContextManager[None]:

@@ -15,18 +15,14 @@ from infra.lifecycle.drift.cluster import compare, objects_of_state
 from infra.lifecycle.drift.difference import Difference
 from infra.lifecycle.drift.helm import installed_objects
 from infra.lifecycle.rollout.queues import hold_queues, release_queues
-from infra.spec.manifest import Manifest
+from infra.spec.manifest import Manifest, api_object
 from tests.engines.kubernetes import Cluster
 from tests.engines.kubernetes_platform import Environment, in_dev
 
 
 @in_dev
-def test_a_cluster_that_nobody_touched_has_no_drift(environment: Environment) -> None:
+def test_a_cluster_that_nobody_touched_and_a_held_queue_have_no_drift(environment: Environment) -> None:
     assert list(compare(environment.cluster, environment.manifests)) == []
-
-
-@in_dev
-def test_a_held_queue_is_no_drift(environment: Environment) -> None:
     hold_queues(environment.cluster, "Hold")
     try:
         assert list(compare(environment.cluster, environment.manifests)) == []
@@ -63,41 +59,55 @@ def test_each_planted_change_is_found_with_its_field(restored: Environment) -> N
     assert path.startswith("spec.resourceGroups[0].flavors[0].resources[0].nominalQuota")
 
 
-@in_dev
-def test_what_others_add_is_not_the_stacks(restored: Environment) -> None:
-    quota = _named(restored, "ResourceQuota")
-    restored.cluster.patch(quota, {"metadata": {"labels": {"team": "theirs"}}})
-    assert list(compare(restored.cluster, [quota])) == []
-    restored.cluster.patch(quota, {"metadata": {"labels": {"team": None}}})
+def changed(resource: str, *paths: str) -> Difference:
+    """An object of the cluster that somebody has changed; without paths, deleted."""
+    return Difference(where="cluster", resource=resource, kind="changed" if paths else "deleted", paths=paths)
 
 
-def test_what_the_api_server_refuses_is_not_called_good(kubernetes_api: Cluster) -> None:
-    manifest: Manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "odd", "namespace": "default"}}
-    with kubernetes_api.applied(manifest):
-        (found,) = compare(kubernetes_api, [{**manifest, "unheard": "of"}])
+def config_map(name: str, **data: str) -> Manifest:
+    """A ConfigMap in the namespace `default`."""
+    return api_object("v1", "ConfigMap", name, namespace="default", **({"data": data} if data else {}))
+
+
+def test_what_others_add_and_what_is_for_pulumi_is_not_compared(kubernetes_api: Cluster) -> None:
+    plain = config_map("plain", level="info")
+    metadata = {**plain["metadata"], "annotations": {"pulumi.com/skipAwait": "true"}}
+    with kubernetes_api.applied(plain):
+        kubernetes_api.patch(plain, {"metadata": {"labels": {"team": "theirs"}}})
+        assert list(compare(kubernetes_api, [{**plain, "metadata": metadata}])) == []
+
+
+def test_what_the_api_server_refuses_is_not_called_good_and_what_it_does_not_serve_is_gone(
+    kubernetes_api: Cluster,
+) -> None:
+    odd = config_map("odd")
+    with kubernetes_api.applied(odd):
+        (found,) = compare(kubernetes_api, [{**odd, "unheard": "of"}])
     assert (found.resource, found.kind) == ("ConfigMap default/odd", "unknown")
     assert ".unheard: field not declared in schema" in found.paths[0]
+    gone = api_object("example.com/v1", "Widget", "one", namespace="default")
+    assert list(compare(kubernetes_api, [gone])) == [changed("Widget default/one")]
 
 
-def test_objects_of_a_definition_that_is_gone_are_gone(kubernetes_api: Cluster) -> None:
-    gone = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "one", "namespace": "default"}}
-    assert list(compare(kubernetes_api, [gone])) == [
-        Difference(where="cluster", resource="Widget default/one", kind="deleted")
-    ]
-
-
-def test_a_change_of_a_charts_object_is_found(kubernetes_api: Cluster) -> None:
-    settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"level": "info"}}
-    with kubernetes_api.namespace("charts"):
-        applied = {**settings, "metadata": {"name": "settings", "namespace": "charts"}}
-        with kubernetes_api.applied(applied, _release("charts", settings)):
-            mine = [one for one in installed_objects(kubernetes_api) if one["metadata"]["namespace"] == "charts"]
-            assert mine == [applied]
-            assert list(compare(kubernetes_api, mine)) == []
-            kubernetes_api.patch(applied, {"data": {"level": "debug"}})
-            assert list(compare(kubernetes_api, mine)) == [
-                Difference(where="cluster", resource="ConfigMap charts/settings", kind="changed", paths=("data.level",))
-            ]
+def test_a_change_of_an_object_of_a_chart_is_found_in_its_namespace_and_outside(kubernetes_api: Cluster) -> None:
+    """Charts do not say which of their objects have a namespace."""
+    settings = api_object("v1", "ConfigMap", "settings", data={"level": "info"})
+    rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
+    role = api_object("rbac.authorization.k8s.io/v1", "ClusterRole", "drift-sample", rules=[rule])
+    applied = {**settings, "metadata": {"name": "settings", "namespace": "charts"}}
+    with (
+        kubernetes_api.namespace("charts"),
+        kubernetes_api.applied(applied, role, _release("charts", settings, role)),
+    ):
+        mine = [one for one in installed_objects(kubernetes_api) if one["metadata"]["namespace"] == "charts"]
+        assert mine[0] == applied
+        assert list(compare(kubernetes_api, mine)) == []
+        kubernetes_api.patch(applied, {"data": {"level": "debug"}})
+        kubernetes_api.patch(role, {"rules": []})
+        assert list(compare(kubernetes_api, mine)) == [
+            changed("ConfigMap charts/settings", "data.level"),
+            changed("ClusterRole drift-sample", "rules"),
+        ]
 
 
 def test_the_objects_of_a_state_are_compared_without_their_secrets() -> None:
@@ -118,40 +128,10 @@ def test_the_objects_of_a_state_are_compared_without_their_secrets() -> None:
 
 
 def test_a_deleted_secret_is_found_and_its_content_is_not_compared(kubernetes_api: Cluster) -> None:
-    secret: Manifest = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "token", "namespace": "default"}}
+    secret = api_object("v1", "Secret", "token", namespace="default")
     with kubernetes_api.applied({**secret, "stringData": {"token": "x"}}):
         assert list(compare(kubernetes_api, [secret])) == []
-    assert list(compare(kubernetes_api, [secret])) == [
-        Difference(where="cluster", resource="Secret default/token", kind="deleted")
-    ]
-
-
-def test_objects_of_a_chart_may_be_of_the_cluster(kubernetes_api: Cluster) -> None:
-    """Charts do not say which of their objects have a namespace."""
-    role: Manifest = {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": {"name": "drift-sample"},
-        "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}],
-    }
-    with kubernetes_api.namespace("charts"), kubernetes_api.applied(role, _release("charts", role)):
-        mine = [one for one in installed_objects(kubernetes_api) if one["metadata"]["name"] == "drift-sample"]
-        assert list(compare(kubernetes_api, mine)) == []
-        kubernetes_api.patch(role, {"rules": []})
-        assert list(compare(kubernetes_api, mine)) == [
-            Difference(where="cluster", resource="ClusterRole drift-sample", kind="changed", paths=("rules",))
-        ]
-
-
-def test_annotations_for_pulumi_are_not_sent(kubernetes_api: Cluster) -> None:
-    manifest: Manifest = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "plain", "namespace": "default"},
-    }
-    with kubernetes_api.applied(manifest):
-        told = {**manifest, "metadata": {**manifest["metadata"], "annotations": {"pulumi.com/skipAwait": "true"}}}
-        assert list(compare(kubernetes_api, [told])) == []
+    assert list(compare(kubernetes_api, [secret])) == [changed("Secret default/token")]
 
 
 def _named(environment: Environment, kind: str, name: str | None = None) -> Manifest:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
@@ -28,8 +29,9 @@ from tests.infra.spec.samples import Tree, changed
 from tests.infra.spec.test_existing import CLUSTER
 
 RELEASE = load_release()
-DRIVER_ROLE = "arn:aws:iam::111122223333:role/shared-ebs-csi"
-ADMIN = "arn:aws:iam::111122223333:role/platform-admin"
+ROLE = "arn:aws:iam::111122223333:role"
+DRIVER_ROLE = f"{ROLE}/shared-ebs-csi"
+ADMIN = f"{ROLE}/platform-admin"
 CLUSTER_GROUP = "sg-0123456789abcdef0"
 RANGES = ("10.40.16.0/20", "10.40.32.0/20")
 """Of the subnets that the cluster was made with."""
@@ -73,19 +75,26 @@ def found() -> Iterator[Network]:
     """A VPC, which no test changes."""
     with pytest.MonkeyPatch.context() as patch, account() as session:
         patch.setenv("AWS_ENDPOINT_URL_EKS", ENDPOINT)
-        made = make_network(session)
+        network = make_network(session)
         for cidr in RANGES:
-            made.make_subnet(cidr)
-        yield made
+            network.make_subnet(cidr)
+        yield network
 
 
-@pytest.fixture
-def existing(found: Network) -> Iterator[Existing]:
+@contextmanager
+def made(found: Network) -> Iterator[Existing]:
     """The cluster `shared` with every add-on that the stack does not install."""
     eks = Eks()
     with eks.serving(found.session):
         prepare(eks, found)
         yield Existing(found, eks)
+
+
+@pytest.fixture
+def existing(found: Network) -> Iterator[Existing]:
+    """The cluster `shared`."""
+    with made(found) as one:
+        yield one
 
 
 def prepare(eks: Eks, found: Network) -> None:
@@ -124,149 +133,112 @@ def test_an_environment_with_a_cluster_of_its_own_asks_aws_nothing() -> None:
     assert [*cluster_problems(settings, RELEASE, None)] == []
 
 
-def in_cluster(path: str, value: object) -> Callable[[Existing], Tree]:
-    def plant(existing: Existing) -> Tree:
-        changed(existing.cluster, {path: value})
-        return {}
-
-    return plant
+def in_addon(existing: Existing, name: str, **values: str) -> None:
+    """Change an add-on, or add it."""
+    new = {"addonName": name, "addonVersion": "v1.0.0-eksbuild.1", "status": "ACTIVE"}
+    existing.eks.addons.setdefault(name, new).update(values)
 
 
-def in_addon(name: str, **values: str) -> Callable[[Existing], Tree]:
-    def plant(existing: Existing) -> Tree:
-        existing.eks.addons.setdefault(
-            name, {"addonName": name, "addonVersion": "v1.0.0-eksbuild.1", "status": "ACTIVE"}
-        ).update(values)
-        return {}
-
-    return plant
-
-
-def settings_with(changes: Tree) -> Callable[[Existing], Tree]:
-    return lambda _: changes
-
-
-def old_minor(existing: Existing) -> Tree:
+def old_minor(existing: Existing) -> None:
     existing.cluster["version"] = "1.30"
-    existing.eks.addons["kube-proxy"]["addonVersion"] = "v1.30.2-eksbuild.4"
-    return {}
+    in_addon(existing, "kube-proxy", addonVersion="v1.30.2-eksbuild.4")
 
 
-def another_role(existing: Existing) -> Tree:
-    existing.eks.associate("ebs-csi-controller-sa", "arn:aws:iam::111122223333:role/other")
-    return {}
+def in_cluster(path: str, value: object) -> Callable[[Existing], object]:
+    return lambda existing: changed(existing.cluster, {path: value})
 
 
-def no_role(existing: Existing) -> Tree:
-    existing.eks.identities.clear()
-    return {}
+PLANTED: tuple[tuple[Callable[[Existing], object], str], ...] = (
+    (old_minor, "has Kubernetes 1.30, the environment 1.35 | upgrade the cluster"),
+    (in_cluster("status", "UPDATING"), "cluster shared is UPDATING, not ACTIVE"),
+    (
+        in_cluster("accessConfig.authenticationMode", "CONFIG_MAP"),
+        "authentication mode CONFIG_MAP, which knows no access entries | aws eks update-cluster-config --name shared",
+    ),
+    (
+        in_cluster("resourcesVpcConfig.vpcId", "vpc-0fffffffffffffff0"),
+        "is in vpc-0fffffffffffffff0, network.existing.vpc_id is",
+    ),
+    (
+        in_cluster("kubernetesNetworkConfig.serviceIpv4Cidr", "10.100.0.0/16"),
+        "has services in 10.100.0.0/16, the environment 172.20.0.0/16 | set network.service_cidr: 10.100.0.0/16",
+    ),
+    (in_cluster("kubernetesNetworkConfig.ipFamily", "ipv6"), "has IP family ipv6"),
+    (in_cluster("resourcesVpcConfig.endpointPrivateAccess", False), "has no private endpoint"),
+    (
+        lambda one: in_addon(one, "kube-proxy", addonVersion="v1.33.1-eksbuild.1"),
+        "add-on kube-proxy of cluster shared is v1.33.1-eksbuild.1, Kubernetes 1.35",
+    ),
+    (lambda one: in_addon(one, "coredns", status="DEGRADED"), "add-on coredns of cluster shared is DEGRADED"),
+    (
+        lambda one: in_addon(one, "aws-efs-csi-driver"),
+        "has add-on aws-efs-csi-driver v1.0.0-eksbuild.1, which cluster.existing.addons would replace | omit aws-efs-csi-driver",
+    ),
+    (
+        lambda one: one.eks.associate("ebs-csi-controller-sa", f"{ROLE}/other"),
+        f"aws-ebs-csi-driver of cluster shared has {ROLE}/other; ",
+    ),
+    (
+        lambda one: one.eks.identities.clear(),
+        f"aws-ebs-csi-driver of cluster shared has no role; cluster.existing.driver_roles says {DRIVER_ROLE}",
+    ),
+    (
+        lambda one: one.eks.entries.update({ADMIN: {}}),
+        f"has an access entry for {ADMIN}, which the stack would make too | add it to cluster.existing.admins",
+    ),
+    (
+        lambda one: one.eks.associate("cluster-autoscaler", f"{ROLE}/scaler"),
+        "has a Pod Identity association for kube-system/cluster-autoscaler, which the stack would make too | give the pods",
+    ),
+    (
+        lambda one: one.eks.associate("cluster-autoscaler", f"{ROLE}/scaler"),
+        "delete-pod-identity-association --cluster-name shared --association-id cluster-autoscaler",
+    ),
+    (  # of an add-on that the stack would install, left by a driver that was not an add-on
+        lambda one: one.eks.associate("efs-csi-node-sa", f"{ROLE}/efs"),
+        "has a Pod Identity association for kube-system/efs-csi-node-sa",
+    ),
+    (
+        lambda one: one.eks.nodegroups.update({"system-us-east-1a-0123456": {STACK_TAG: "ray-train-platform/other"}}),
+        "has nodes of stack ray-train-platform/other | one environment per cluster",
+    ),
+)
 
 
-def foreign_entry(existing: Existing) -> Tree:
-    existing.eks.entries[ADMIN] = {}
-    return {}
+def test_a_planted_defect_is_the_only_problem(found: Network) -> None:
+    for plant, expected in PLANTED:
+        with made(found) as existing:
+            plant(existing)
+            (told,) = existing.answers()
+        assert expected in told
 
 
-def foreign_entry_of_a_team(existing: Existing) -> Tree:
-    role = "arn:aws:iam::111122223333:role/research"
-    existing.eks.entries[role] = {}
-    return {"teams.0.roles": [role]}
-
-
-def foreign_identity(existing: Existing) -> Tree:
-    existing.eks.associate("cluster-autoscaler", "arn:aws:iam::111122223333:role/scaler")
-    return {}
-
-
-def foreign_identity_of_a_driver(existing: Existing) -> Tree:
-    """Of an add-on that the stack would install, left by a driver that was not an add-on."""
-    existing.eks.associate("efs-csi-node-sa", "arn:aws:iam::111122223333:role/efs")
-    return {}
-
-
-def group_of_another_vpc(existing: Existing) -> Tree:
+def test_a_setting_that_does_not_fit_the_cluster_is_the_only_problem(existing: Existing) -> None:
     ec2 = existing.network.ec2
     vpc = ec2.create_vpc(CidrBlock="10.77.0.0/16")["Vpc"]["VpcId"]
-    group = ec2.create_security_group(GroupName="far", Description="far", VpcId=vpc)["GroupId"]
-    return {f"{CLUSTER}.node_security_groups": [group]}
-
-
-def another_stack(existing: Existing) -> Tree:
-    existing.eks.nodegroups["system-us-east-1a-0123456"] = {STACK_TAG: "ray-train-platform/other"}
-    return {}
-
-
-@pytest.mark.parametrize(
-    ("plant", "expected"),
-    [
-        (settings_with({f"{CLUSTER}.name": "other"}), f"{CLUSTER}.name: the account has no cluster other in us-east-1"),
-        (in_cluster("status", "UPDATING"), "cluster shared is UPDATING, not ACTIVE"),
-        (old_minor, "has Kubernetes 1.30, the environment 1.35 | upgrade the cluster"),
+    far = ec2.create_security_group(GroupName="far", Description="far", VpcId=vpc)["GroupId"]
+    settings: tuple[tuple[str, object, str], ...] = (
+        ("name", "other", f"{CLUSTER}.name: the account has no cluster other in us-east-1"),
+        ("control_plane_cidrs", ["10.40.16.0/20"], "control_plane_cidrs: [10.40.16.0/20, 10.40.32.0/20]"),
+        ("admins", [ADMIN], f"has no access entry for {ADMIN}, which cluster.existing.admins names"),
         (
-            in_cluster("accessConfig.authenticationMode", "CONFIG_MAP"),
-            "authentication mode CONFIG_MAP, which knows no access entries | aws eks update-cluster-config --name shared",
-        ),
-        (
-            in_cluster("resourcesVpcConfig.vpcId", "vpc-0fffffffffffffff0"),
-            "is in vpc-0fffffffffffffff0, network.existing.vpc_id is",
-        ),
-        (
-            in_cluster("kubernetesNetworkConfig.serviceIpv4Cidr", "10.100.0.0/16"),
-            "has services in 10.100.0.0/16, the environment 172.20.0.0/16 | set network.service_cidr: 10.100.0.0/16",
-        ),
-        (in_cluster("kubernetesNetworkConfig.ipFamily", "ipv6"), "has IP family ipv6"),
-        (in_cluster("resourcesVpcConfig.endpointPrivateAccess", False), "has no private endpoint"),
-        (
-            settings_with({f"{CLUSTER}.control_plane_cidrs": ["10.40.16.0/20"]}),
-            "set cluster.existing.control_plane_cidrs: [10.40.16.0/20, 10.40.32.0/20]",
-        ),
-        (
-            in_addon("kube-proxy", addonVersion="v1.33.1-eksbuild.1"),
-            "add-on kube-proxy of cluster shared is v1.33.1-eksbuild.1, Kubernetes 1.35",
-        ),
-        (in_addon("coredns", status="DEGRADED"), "add-on coredns of cluster shared is DEGRADED"),
-        (
-            in_addon("aws-efs-csi-driver"),
-            "has add-on aws-efs-csi-driver v1.0.0-eksbuild.1, which cluster.existing.addons would replace | omit aws-efs-csi-driver",
-        ),
-        (another_role, "aws-ebs-csi-driver of cluster shared has arn:aws:iam::111122223333:role/other; "),
-        (
-            no_role,
-            f"aws-ebs-csi-driver of cluster shared has no role; cluster.existing.driver_roles says {DRIVER_ROLE}",
-        ),
-        (
-            foreign_entry,
-            f"has an access entry for {ADMIN}, which the stack would make too | add it to cluster.existing.admins",
-        ),
-        (foreign_entry_of_a_team, "| delete the entry, and give the role the rights that it had by a role of its own"),
-        (
-            settings_with({f"{CLUSTER}.admins": [ADMIN]}),
-            f"has no access entry for {ADMIN}, which cluster.existing.admins names",
-        ),
-        (
-            foreign_identity,
-            "has a Pod Identity association for kube-system/cluster-autoscaler, which the stack would make too | give the pods",
-        ),
-        (foreign_identity, "delete-pod-identity-association --cluster-name shared --association-id cluster-autoscaler"),
-        (foreign_identity_of_a_driver, "has a Pod Identity association for kube-system/efs-csi-node-sa"),
-        (group_of_another_vpc, f"{CLUSTER}.node_security_groups.0: vpc-"),
-        (
-            settings_with({f"{CLUSTER}.node_security_groups": [CLUSTER_GROUP]}),
+            "node_security_groups",
+            [CLUSTER_GROUP],
             f"{CLUSTER_GROUP} is the security group of cluster shared, which all nodes join | omit it",
         ),
-        (another_stack, "has nodes of stack ray-train-platform/other | one environment per cluster"),
-    ],
-)
-def test_a_planted_defect_is_the_only_problem(
-    plant: Callable[[Existing], Tree], expected: str, existing: Existing
-) -> None:
-    (told,) = existing.answers(plant(existing))
-    assert expected in told
+        ("node_security_groups", [far], f"{CLUSTER}.node_security_groups.0: {vpc}"),
+    )
+    for name, value, expected in settings:
+        (told,) = existing.answers({f"{CLUSTER}.{name}": value})
+        assert expected in told
+    existing.eks.entries[f"{ROLE}/research"] = {}
+    (told,) = existing.answers({"teams.0.roles": [f"{ROLE}/research"]})
+    assert "| delete the entry, and give the role the rights that it had by a role of its own" in told
 
 
 def test_a_version_below_the_minimum_of_the_release_is_named(existing: Existing) -> None:
     lowest = RELEASE.addons["eks-node-monitoring-agent"].minimum
-    in_addon("eks-node-monitoring-agent", addonVersion="v1.6.0-eksbuild.1")(existing)
+    in_addon(existing, "eks-node-monitoring-agent", addonVersion="v1.6.0-eksbuild.1")
     (told,) = existing.answers({f"{CLUSTER}.addons": ["aws-efs-csi-driver"]})
     assert f"is v1.6.0-eksbuild.1, the release needs {lowest} or newer" in told
 
@@ -276,24 +248,22 @@ def test_what_the_stack_has_made_itself_is_no_problem(existing: Existing) -> Non
     existing.eks.entries[ADMIN] = tag
     existing.eks.nodegroups["system-us-east-1a-0123456"] = tag
     existing.eks.nodegroups["theirs"] = {}
-    existing.eks.associate("mlflow", "arn:aws:iam::111122223333:role/mlflow-1", namespace="mlflow", tags=tag)
+    existing.eks.associate("mlflow", f"{ROLE}/mlflow-1", namespace="mlflow", tags=tag)
     addon = "arn:aws:eks:us-east-1:111122223333:addon/shared/aws-efs-csi-driver/0a1b"
-    existing.eks.associate("efs-csi-node-sa", "arn:aws:iam::111122223333:role/efs-csi-1", ownerArn=addon)
-    existing.eks.associate("theirs", "arn:aws:iam::111122223333:role/theirs")
+    existing.eks.associate("efs-csi-node-sa", f"{ROLE}/efs-csi-1", ownerArn=addon)
+    existing.eks.associate("theirs", f"{ROLE}/theirs")
     for name in ("aws-efs-csi-driver", "eks-node-monitoring-agent"):
         existing.eks.addons[name] = {"addonVersion": "v3.4.1-eksbuild.1", "status": "ACTIVE", "tags": tag}
     assert existing.answers() == []
 
 
-def test_an_entry_of_an_administrator_that_the_settings_name_is_no_problem(existing: Existing) -> None:
-    foreign_entry(existing)
+def test_an_administrator_that_the_settings_name_and_a_role_by_a_service_account_are_no_problem(
+    existing: Existing,
+) -> None:
+    existing.eks.entries[ADMIN] = {}
+    existing.eks.identities.clear()
+    in_addon(existing, "aws-ebs-csi-driver", serviceAccountRoleArn=DRIVER_ROLE)
     assert existing.answers({f"{CLUSTER}.admins": [ADMIN]}) == []
-
-
-def test_a_driver_may_have_its_role_by_its_service_account(existing: Existing) -> None:
-    no_role(existing)
-    in_addon("aws-ebs-csi-driver", serviceAccountRoleArn=DRIVER_ROLE)(existing)
-    assert existing.answers() == []
 
 
 def test_a_busy_server_is_asked_again_and_a_broken_one_is_no_empty_answer(
@@ -308,35 +278,25 @@ def test_a_busy_server_is_asked_again_and_a_broken_one_is_no_empty_answer(
         existing.read()
 
 
-@pytest.mark.parametrize(
-    ("machine", "message"),
-    [
-        (Machine(reached=("https://c",)), None),
-        (Machine(reached=("https://c",), missing=("aws",)), None),
-        (Machine(), "https://c does not answer: timed out"),
-    ],
-)
-def test_an_existing_cluster_is_reached_as_its_owner_does(machine: Machine, message: str | None) -> None:
+def test_an_existing_cluster_is_reached_as_its_owner_does() -> None:
     """A tunnel needs nodes of the stack, which come with the first update."""
     settings = settings_of("existing-cluster")
-    told = [*obstacles(settings, "https://c", machine)]
-    assert [one for one, _ in told] == ([] if message is None else [message])
-    assert all("RTP_API_SERVER" in remedy for _, remedy in told)
     assert not is_private(settings)
+    for missing in ((), ("aws",)):
+        assert [*obstacles(settings, "https://c", Machine(reached=("https://c",), missing=missing))] == []
+    ((said, remedy),) = obstacles(settings, "https://c", Machine())
+    assert said == "https://c does not answer: timed out"
+    assert "RTP_API_SERVER" in remedy
 
 
-MISSING = MissingImage("mlflow", "repository missing")
-
-
-@pytest.mark.parametrize(("missing", "stage"), [((MISSING,), Stage.AWS), ((), Stage.ALL)])
-def test_the_platform_waits_for_its_images_although_the_cluster_is_there(
-    missing: tuple[MissingImage, ...], stage: Stage, existing: Existing
-) -> None:
-    settings = existing.settings()
+def test_the_platform_waits_for_its_images_although_the_cluster_is_there(existing: Existing) -> None:
+    settings, mlflow = existing.settings(), MissingImage("mlflow", "repository missing")
     assert read_account(settings, RELEASE, existing.network.session).endpoint is None
-    state = AccountState(endpoint=None, missing=missing)
-    assert stage_of(settings, state) is stage
-    assert not any("tunnel" in step for step in next_steps(settings, state))
+    stages: tuple[tuple[tuple[MissingImage, ...], Stage], ...] = (((mlflow,), Stage.AWS), ((), Stage.ALL))
+    for missing, stage in stages:
+        state = AccountState(endpoint=None, missing=missing)
+        assert stage_of(settings, state) is stage
+        assert not any("tunnel" in step for step in next_steps(settings, state))
 
 
 def test_once_the_stack_has_nodes_on_the_cluster_an_update_keeps_the_platform(existing: Existing) -> None:
@@ -348,12 +308,27 @@ def test_once_the_stack_has_nodes_on_the_cluster_an_update_keeps_the_platform(ex
     assert account.endpoint == existing.cluster["endpoint"]
 
 
-def test_a_cluster_without_an_api_server_yet_is_named_and_not_asked(existing: Existing) -> None:
-    changed(existing.cluster, {"status": "CREATING", "endpoint": ..., "certificateAuthority": {}})
+def preflight(existing: Existing) -> list[str]:
+    """The problems of the whole preflight, which cannot connect to the cluster."""
     one = replace(case(sections=existing.sections({"aws.allowed_accounts": [ACCOUNT]})), connect=no_connection)
     with existing.eks.serving(one.session):
-        told = [str(problem) for problem in problems(one)]
-    assert [line.partition(" | ")[0] for line in told if "cannot connect" in line or "does not answer" in line] == []
+        return [str(problem) for problem in problems(one)]
+
+
+def no_connection(*_: object, **__: object) -> NoReturn:
+    raise RefusedError("the preflight cannot connect")
+
+
+def test_the_preflight_names_check_and_problem_and_does_not_ask_a_cluster_without_an_api_server(
+    existing: Existing,
+) -> None:
+    changed(existing.cluster, {"status": "FAILED"})
+    told = preflight(existing)
+    assert any("the preflight cannot connect" in line for line in told)
+    assert any(line.startswith("the existing cluster fits the platform: cluster shared is FAILED") for line in told)
+    changed(existing.cluster, {"status": "CREATING", "endpoint": ..., "certificateAuthority": {}})
+    told = preflight(existing)
+    assert not any("cannot connect" in line or "does not answer" in line for line in told)
     assert any("cluster shared is CREATING, not ACTIVE" in line for line in told)
 
 
@@ -382,35 +357,16 @@ def test_a_rule_that_the_clusters_security_group_has_already_is_named_unless_it_
     )
 
 
-def no_connection(*_: object, **__: object) -> NoReturn:
-    raise RefusedError("the preflight cannot connect")
-
-
-def test_the_preflight_names_check_and_problem(existing: Existing) -> None:
-    changed(existing.cluster, {"status": "FAILED"})
-    one = replace(case(sections=existing.sections({"aws.allowed_accounts": [ACCOUNT]})), connect=no_connection)
-    with existing.eks.serving(one.session):
-        told = [str(problem) for problem in problems(one)]
-    assert any("the preflight cannot connect" in line for line in told)
-    assert any(line.startswith("the existing cluster fits the platform: cluster shared is FAILED") for line in told)
-
-
 def test_nodes_without_a_common_security_group_are_named_until_the_settings_have_it(existing: Existing) -> None:
     ec2 = existing.network.ec2
     group = ec2.create_security_group(GroupName="nodes", Description="nodes", VpcId=existing.network.vpc_id)["GroupId"]
 
     def start(**tags: str) -> str:
         named = [{"Key": key, "Value": value} for key, value in tags.items()]
-        [instance] = ec2.run_instances(
-            ImageId="ami-12c6146b",
-            MinCount=1,
-            MaxCount=1,
-            SubnetId=existing.network.subnets["us-east-1a"],
-            SecurityGroupIds=[group],
-            TagSpecifications=[{"ResourceType": "instance", "Tags": named}],
-        )["Instances"]
-        id_: str = instance["InstanceId"]
-        return id_
+        placed = {"SubnetId": existing.network.subnets["us-east-1a"], "SecurityGroupIds": [group]}
+        spec = [{"ResourceType": "instance", "Tags": named}]
+        made = ec2.run_instances(ImageId="ami-12c6146b", MinCount=1, MaxCount=1, TagSpecifications=spec, **placed)
+        return str(made["Instances"][0]["InstanceId"])
 
     ours = start(**{"kubernetes.io/cluster/shared": "owned", STACK_TAG: "ray-train-platform/x"})
     assert existing.answers() == []

@@ -10,7 +10,7 @@ import pytest
 from infra.lifecycle.existing.place import Place, moves, read_place
 from infra.lifecycle.preflight.checks import problems
 from infra.lifecycle.stack.stage import read_account
-from infra.spec.names import STACK_TAG, stack_tag
+from infra.spec.names import STACK_TAG
 from infra.spec.release import load_release
 from infra.spec.settings import StackSettings, from_mapping
 from tests.infra.aws.graphs import settings_of
@@ -69,62 +69,48 @@ def answers(session: boto3.Session, one: StackSettings) -> list[str]:
     return [f"{message} | {remedy}" for message, remedy in moves(one, read_place(one, session), owner=owner)]
 
 
-@pytest.mark.parametrize("environment", ["own", "existing-vpc", "existing-cluster"])
-def test_before_the_first_update_a_stack_may_go_anywhere(session: boto3.Session, environment: str) -> None:
-    one = settings(environment)
-    assert read_place(one, session) == Place(made_vpcs=frozenset(), vpcs=frozenset(), clusters=frozenset())
-    assert answers(session, one) == []
+def test_before_the_first_update_a_stack_may_go_anywhere(session: boto3.Session) -> None:
+    for environment in ("own", "existing-vpc", "existing-cluster"):
+        one = settings(environment)
+        assert read_place(one, session) == Place(made_vpcs=frozenset(), vpcs=frozenset(), clusters=frozenset())
+        assert answers(session, one) == []
 
 
-def test_a_stack_whose_settings_say_where_it_is_stays(session: boto3.Session) -> None:
-    make_stack(session, makes_vpc=True)
+def test_a_stack_that_made_its_vpc_stays_there(session: boto3.Session) -> None:
+    vpc = make_stack(session, makes_vpc=True)
     make_cluster(session, "rtp-place", **{STACK_TAG: OURS})
     assert answers(session, settings("own")) == []
-
-
-@pytest.mark.parametrize(("environment", "cluster"), [("existing-vpc", "rtp-place"), ("existing-cluster", "shared")])
-def test_a_stack_on_existing_ground_stays_there(session: boto3.Session, environment: str, cluster: str) -> None:
-    vpc = make_stack(session, makes_vpc=False, cluster=cluster)
-    make_cluster(session, cluster, **({STACK_TAG: OURS} if cluster == "rtp-place" else {}))
-    assert answers(session, settings(environment, {f"{VPC}.vpc_id": vpc})) == []
-
-
-def test_a_vpc_of_the_stacks_own_is_not_left_for_an_existing_one(session: boto3.Session) -> None:
-    vpc = make_stack(session, makes_vpc=True)
     (told,) = answers(session, settings("existing-vpc"))
     assert told.startswith(f"stack place has made VPC {vpc}, and network.existing.vpc_id is vpc-0a1b2c3d4e5f60718")
     assert "an update would delete that VPC" in told
     assert "| undo the change of the settings" in told
-
-
-def test_a_vpc_of_the_stacks_own_cannot_be_declared_an_existing_one(session: boto3.Session) -> None:
-    vpc = make_stack(session, makes_vpc=True)
     (told,) = answers(session, settings("existing-vpc", {f"{VPC}.vpc_id": vpc}))
-    assert (
-        f"stack place has made VPC {vpc}, and network.existing.vpc_id is {vpc}: an update would delete that VPC" in told
+    assert f"VPC {vpc}, and network.existing.vpc_id is {vpc}: an update would delete that VPC" in told
+    assert read_place(settings_of("prod"), session).vpcs == frozenset(), "another stack"
+    one = case(sections=changed(example("existing-vpc"), {"environment.name": "place"}))
+    told_by_preflight = [str(problem) for problem in problems(one)]
+    assert any(
+        line.startswith(f"the stack stays where it is: stack place has made VPC {vpc}") for line in told_by_preflight
     )
 
 
-def test_an_existing_vpc_is_not_left_for_a_new_one(session: boto3.Session) -> None:
-    vpc = make_stack(session, makes_vpc=False)
-    (told,) = answers(session, settings("own"))
-    assert told.startswith(f"stack place is in the existing VPC {vpc}, and the settings have no network.existing")
-
-
-def test_an_existing_vpc_is_not_left_for_another_one(session: boto3.Session) -> None:
-    vpc = make_stack(session, makes_vpc=False)
-    (told,) = answers(session, settings("existing-vpc", {f"{VPC}.vpc_id": OTHER_VPC}))
-    assert told.startswith(f"stack place is in VPC {vpc}, and network.existing.vpc_id is {OTHER_VPC}")
-
-
 @pytest.mark.parametrize(
-    ("environment", "cluster", "wanted"),
-    [("existing-cluster", "rtp-place", "shared"), ("existing-vpc", "shared", "rtp-place")],
+    ("environment", "cluster", "other"),
+    [("existing-vpc", "rtp-place", "existing-cluster"), ("existing-cluster", "shared", "existing-vpc")],
 )
-def test_nodes_do_not_leave_their_cluster(session: boto3.Session, environment: str, cluster: str, wanted: str) -> None:
+def test_a_stack_on_existing_ground_stays_there(
+    session: boto3.Session, environment: str, cluster: str, other: str
+) -> None:
     vpc = make_stack(session, makes_vpc=False, cluster=cluster)
-    (told,) = answers(session, settings(environment, {f"{VPC}.vpc_id": vpc}))
-    assert told.startswith(f"the nodes of stack place are in cluster {cluster}, the settings say {wanted}")
+    make_cluster(session, cluster, **({STACK_TAG: OURS} if cluster == "rtp-place" else {}))
+    assert answers(session, settings(environment, {f"{VPC}.vpc_id": vpc})) == []
+    told = answers(session, settings(environment, {f"{VPC}.vpc_id": OTHER_VPC}))
+    assert told[0].startswith(f"stack place is in VPC {vpc}, and network.existing.vpc_id is {OTHER_VPC}")
+    told = answers(session, settings("own"))
+    assert told[0].startswith(f"stack place is in the existing VPC {vpc}, and the settings have no network.existing")
+    wanted = {"rtp-place": "shared", "shared": "rtp-place"}[cluster]
+    (left,) = answers(session, settings(other, {f"{VPC}.vpc_id": vpc}))
+    assert left.startswith(f"the nodes of stack place are in cluster {cluster}, the settings say {wanted}")
 
 
 def test_nodes_that_are_gone_keep_nobody(session: boto3.Session) -> None:
@@ -136,29 +122,15 @@ def test_nodes_that_are_gone_keep_nobody(session: boto3.Session) -> None:
     assert answers(session, one) == []
 
 
-@pytest.mark.parametrize("owner", [OURS, "ray-train-platform/other"])
-def test_a_cluster_that_a_stack_has_made_is_no_existing_one(session: boto3.Session, owner: str) -> None:
-    make_cluster(session, "rtp-other", **{STACK_TAG: owner})
-    (told,) = answers(session, settings("existing-cluster", {f"{CLUSTER}.name": "rtp-other"}))
-    assert told.startswith(f"cluster rtp-other belongs to stack {owner}, which deletes it when it is destroyed")
-
-
-def test_a_new_cluster_takes_no_name_that_is_in_use(session: boto3.Session) -> None:
+def test_a_cluster_of_a_stack_is_no_existing_one_and_a_new_one_takes_no_name_that_is_in_use(
+    session: boto3.Session,
+) -> None:
+    for owner in (OURS, "ray-train-platform/other"):
+        name = f"rtp-{owner.rpartition('/')[2]}-made"
+        make_cluster(session, name, **{STACK_TAG: owner})
+        (told,) = answers(session, settings("existing-cluster", {f"{CLUSTER}.name": name}))
+        assert told.startswith(f"cluster {name} belongs to stack {owner}, which deletes it when it is destroyed")
     make_cluster(session, "rtp-place")
     (told,) = answers(session, settings("own"))
-    assert told.startswith(
-        "the account has a cluster rtp-place that is not the stack's | choose another environment.name"
-    )
-
-
-def test_the_resources_of_another_stack_say_nothing_about_this_one(session: boto3.Session) -> None:
-    make_stack(session, makes_vpc=True)
-    assert read_place(settings_of("prod"), session).vpcs == frozenset()
-    assert stack_tag(settings_of("prod")) != OURS
-
-
-def test_the_preflight_refuses_the_change_by_name(session: boto3.Session) -> None:
-    vpc = make_stack(session, makes_vpc=True)
-    one = case(sections=changed(example("existing-vpc"), {"environment.name": "place"}))
-    told = [str(problem) for problem in problems(one)]
-    assert any(line.startswith(f"the stack stays where it is: stack place has made VPC {vpc}") for line in told)
+    said = "the account has a cluster rtp-place that is not the stack's | choose another environment.name"
+    assert told.startswith(said)

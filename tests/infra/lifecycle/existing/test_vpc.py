@@ -69,31 +69,15 @@ def test_an_environment_with_a_vpc_of_its_own_asks_aws_nothing() -> None:
     assert [*vpc_problems(settings, None), *vpc_notes(settings, None)] == []
 
 
-def gone(found: Network) -> Tree:
-    return {f"{VPC}.vpc_id": "vpc-0123456789abcdef0"}
-
-
-def another_range(found: Network) -> Tree:
-    found.ec2.associate_vpc_cidr_block(VpcId=found.vpc_id, CidrBlock="10.41.0.0/16")
-    return {}
-
-
-def without_names(option: str) -> Callable[[Network], Tree]:
-    def plant(found: Network) -> Tree:
+def without_names(option: str) -> Callable[[Network], None]:
+    def plant(found: Network) -> None:
         found.ec2.modify_vpc_attribute(VpcId=found.vpc_id, **{option: {"Value": False}})
-        return {}
 
     return plant
 
 
-def no_such_subnet(found: Network) -> Tree:
-    return {f"{VPC}.private_subnets.{A}.id": "subnet-0123456789abcdef0"}
-
-
-def foreign_subnet(found: Network) -> Tree:
-    other = found.ec2.create_vpc(CidrBlock="100.64.0.0/16")["Vpc"]["VpcId"]
-    id_ = found.make_subnet(RANGES[A], vpc_id=other)
-    return {f"{VPC}.private_subnets.{A}.id": id_}
+def another_range(found: Network) -> None:
+    found.ec2.associate_vpc_cidr_block(VpcId=found.vpc_id, CidrBlock="10.41.0.0/16")
 
 
 def wrong_zone(found: Network) -> Tree:
@@ -101,19 +85,9 @@ def wrong_zone(found: Network) -> Tree:
     return {f"{VPC}.private_subnets.{A}": {"id": id_, "cidr": "100.64.128.0/18"}}
 
 
-def wrong_range(found: Network) -> Tree:
-    return {f"{VPC}.private_subnets.{A}.cidr": "100.64.128.0/18"}
-
-
-def no_route(found: Network) -> Tree:
-    found.drop_default_route(B)
-    return {}
-
-
-def public(found: Network) -> Tree:
+def public(found: Network) -> None:
     found.drop_default_route(B)
     found.ec2.create_route(RouteTableId=found.tables[B], DestinationCidrBlock="0.0.0.0/0", GatewayId=found.internet_id)
-    return {}
 
 
 def public_without_a_gateway(found: Network) -> Tree:
@@ -130,51 +104,67 @@ def public_without_a_gateway(found: Network) -> Tree:
 def few_addresses(found: Network) -> Tree:
     """Only the addresses that AWS counts as free are missing: the range is large enough."""
     id_ = found.make_subnet("100.64.128.0/22")
-    table = found.tables[A]
-    found.ec2.associate_route_table(RouteTableId=table, SubnetId=id_)
+    found.ec2.associate_route_table(RouteTableId=found.tables[A], SubnetId=id_)
     for _ in range(100):
         found.ec2.create_network_interface(SubnetId=id_)
     return {f"{VPC}.private_subnets.{A}": {"id": id_, "cidr": "100.64.128.0/22"}, "gpu_groups.0.max_size": 6}
 
 
-def of_another_stack(found: Network) -> Tree:
-    found.tag(found.vpc_id, STACK_TAG, "ray-train-platform/other")
-    return {}
-
-
-def of_a_cluster_of_the_same_name(found: Network) -> Tree:
-    found.tag(found.subnets[A], "kubernetes.io/cluster/rtp-existing-vpc", "owned")
-    return {}
-
-
-@pytest.mark.parametrize(
-    ("plant", "expected"),
-    [
-        (gone, "network.existing.vpc_id: the account has no VPC vpc-0123456789abcdef0 in us-east-1"),
-        (another_range, "set network.existing.cidrs: [10.40.0.0/16, 10.41.0.0/16, 100.64.0.0/16]"),
-        (without_names("EnableDnsSupport"), "has enable-dns-support off"),
-        (without_names("EnableDnsHostnames"), "--enable-dns-hostnames"),
-        (no_such_subnet, f"{VPC}.private_subnets.{A}: the account has no subnet subnet-0123456789abcdef0"),
-        (foreign_subnet, "| name a subnet of the VPC"),
-        (wrong_zone, "is in us-east-1c | name it below us-east-1c, or another subnet here"),
-        (wrong_range, "has 100.64.0.0/18, the settings 100.64.128.0/18 | set cidr: 100.64.0.0/18"),
-        (no_route, "has no default route, and the VPC no endpoint with private DNS for ec2, ecr.api, ecr.dkr, sts"),
-        (public, "is public: the default route of its route table"),
-        (public_without_a_gateway, f"{VPC}.public_subnets.{B}: subnet subnet-"),
-        (few_addresses, "free addresses, the groups at max_size need"),
-        (of_another_stack, "belongs to stack ray-train-platform/other, which deletes it when it is destroyed"),
-        (of_a_cluster_of_the_same_name, "owned by another cluster rtp-existing-vpc"),
-    ],
-    ids=lambda value: getattr(value, "__name__", ""),
+PLANTED: tuple[tuple[Callable[[Network], Tree | None], str], ...] = (
+    (
+        another_range,
+        "set network.existing.cidrs: [10.40.0.0/16, 10.41.0.0/16, 100.64.0.0/16]",
+    ),
+    (without_names("EnableDnsSupport"), "has enable-dns-support off"),
+    (without_names("EnableDnsHostnames"), "--enable-dns-hostnames"),
+    (wrong_zone, "is in us-east-1c | name it below us-east-1c, or another subnet here"),
+    (
+        lambda found: found.drop_default_route(B),
+        "has no default route, and the VPC no endpoint with private DNS for ec2, ecr.api, ecr.dkr, sts",
+    ),
+    (public, "is public: the default route of its route table"),
+    (public_without_a_gateway, f"{VPC}.public_subnets.{B}: subnet subnet-"),
+    (few_addresses, "free addresses, the groups at max_size need"),
+    (
+        lambda found: found.tag(found.vpc_id, STACK_TAG, "ray-train-platform/other"),
+        "belongs to stack ray-train-platform/other, which deletes it when it is destroyed",
+    ),
+    (
+        lambda found: found.tag(found.subnets[A], "kubernetes.io/cluster/rtp-existing-vpc", "owned"),
+        "owned by another cluster rtp-existing-vpc",
+    ),
 )
-def test_a_planted_defect_is_found(plant: Callable[[Network], Tree], expected: str, found: Network) -> None:
-    settings = found.settings(plant(found))
-    told = answers(found, settings)
-    assert any(expected in one for one in told), told
+
+
+def test_a_planted_defect_is_found(session: boto3.Session) -> None:
+    for plant, expected in PLANTED:
+        found = make_network(session)
+        told = answers(found, found.settings(plant(found)))
+        assert any(expected in one for one in told), told
+
+
+def test_settings_that_name_no_such_vpc_subnet_or_range_are_refused(found: Network) -> None:
+    subnet = f"{VPC}.private_subnets.{A}"
+    wrong = {
+        f"{VPC}.vpc_id": (
+            "vpc-0123456789abcdef0",
+            f"{VPC}.vpc_id: the account has no VPC vpc-0123456789abcdef0 in us-east-1",
+        ),
+        f"{subnet}.id": ("subnet-0123456789abcdef0", f"{subnet}: the account has no subnet subnet-0123456789abcdef0"),
+        f"{subnet}.cidr": (
+            "100.64.128.0/18",
+            "has 100.64.0.0/18, the settings 100.64.128.0/18 | set cidr: 100.64.0.0/18",
+        ),
+    }
+    for setting, (value, expected) in wrong.items():
+        told = answers(found, found.settings({setting: value}))
+        assert any(expected in one for one in told), told
 
 
 def test_a_subnet_of_another_vpc_has_no_other_problem(found: Network) -> None:
-    (told,) = answers(found, found.settings(foreign_subnet(found)))
+    other = found.ec2.create_vpc(CidrBlock="100.64.0.0/16")["Vpc"]["VpcId"]
+    id_ = found.make_subnet(RANGES[A], vpc_id=other)
+    (told,) = answers(found, found.settings({f"{VPC}.private_subnets.{A}.id": id_}))
     assert f"not in {found.vpc_id} | name a subnet of the VPC" in told
 
 
@@ -212,11 +202,11 @@ def test_the_addresses_of_the_stacks_own_nodes_are_not_needed_twice(found: Netwo
     assert vpc.subnets[found.subnets[B]].ours == 0
 
 
-@pytest.mark.parametrize(("free", "fits"), [(0, True), (-1, False)])
-def test_the_last_free_address_counts(free: int, fits: bool, found: Network) -> None:  # noqa: FBT001
+def test_the_last_free_address_counts(found: Network) -> None:
     settings = found.settings()
-    vpc = changed_subnet(found, settings, free=node_addresses(settings)[A] + 32 + free)
-    assert ([*vpc_problems(settings, vpc)] == []) is fits
+    for free in (0, -1):
+        vpc = changed_subnet(found, settings, free=node_addresses(settings)[A] + 32 + free)
+        assert ([*vpc_problems(settings, vpc)] == []) is (free == 0)
 
 
 def test_a_missing_gateway_endpoint_for_s3_is_a_note_about_its_cost(found: Network) -> None:
@@ -239,20 +229,16 @@ def test_missing_tags_for_load_balancers_are_a_note_where_one_is_made(found: Net
     assert found.subnets[A] in note
 
 
-def test_the_preflight_names_the_problem_and_the_check(found: Network) -> None:
-    found.drop_default_route(B)
-    told = [str(one) for one in problems(case(sections=found.sections())) if "existing vpc" in one.check]
-    assert len(told) == 2
-    assert all(one.startswith("the existing vpc fits the platform: subnet ") for one in told)
-
-
-def test_a_refused_request_is_a_problem_and_not_an_empty_answer(
+def test_the_preflight_names_the_problem_and_a_refused_request_is_no_empty_answer(
     found: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> NoReturn:
         raise ClientError({"Error": {"Code": "UnauthorizedOperation", "Message": "no"}}, "DescribeVpcs")
 
+    found.drop_default_route(B)
+    told = [str(one) for one in problems(case(sections=found.sections())) if "existing vpc" in one.check]
+    assert len(told) == 2
+    assert all(one.startswith("the existing vpc fits the platform: subnet ") for one in told)
     monkeypatch.setattr("infra.lifecycle.existing.vpc.pages", refuse)
-    told = [one for one in problems(case(sections=found.sections())) if "existing vpc" in one.check]
-    assert len(told) == 1
-    assert "UnauthorizedOperation" in told[0].message
+    (refused,) = [one for one in problems(case(sections=found.sections())) if "existing vpc" in one.check]
+    assert "UnauthorizedOperation" in refused.message

@@ -57,8 +57,3 @@ def read(path: Path) -> Dockerfile:
         stages[name] = Stage(name, base, tuple(instructions[start + 1 : end]))
     arguments = tuple(one.value for one in instructions[: starts[0]] if one.keyword == "ARG")
     return Dockerfile(arguments, stages)
-
-
-def environment(values: list[str]) -> dict[str, str]:
-    """Variables that `ENV` instructions set."""
-    return dict(pair.split("=", 1) for value in values for pair in value.split())

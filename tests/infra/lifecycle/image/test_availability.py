@@ -11,6 +11,7 @@ from botocore.stub import Stubber
 from infra.lifecycle.image import ecr
 from infra.lifecycle.image.availability import MissingImage, missing_images
 from infra.lifecycle.image.ecr import EnvironmentRegistry
+from infra.lifecycle.image.recipes import ImageName
 from infra.spec.errors import RefusedError
 from infra.spec.release import ReleaseManifest, load_release
 from infra.spec.settings import load_environment
@@ -36,30 +37,19 @@ def missing(account: Account, **digests: str) -> tuple[MissingImage, ...]:
     return missing_images(account.ecr, account.registry, release_with(digests))
 
 
-def test_an_empty_account_lacks_the_repositories(account: Account) -> None:
-    expected = (MissingImage("trainer", "repository missing"), MissingImage("mlflow", "repository missing"))
-    assert missing(account) == expected
-    assert missing(account, trainer=ABSENT, mlflow=ABSENT) == expected
+def test_an_empty_account_lacks_the_repositories_then_the_digests_then_the_images(account: Account) -> None:
+    def lacking(reason: str, *names: ImageName) -> tuple[MissingImage, ...]:
+        return tuple(MissingImage(name, reason) for name in names)
 
-
-def test_after_the_repositories_the_release_lacks_the_digests(account: Account) -> None:
+    assert missing(account) == lacking("repository missing", "trainer", "mlflow")
+    assert missing(account, trainer=ABSENT, mlflow=ABSENT) == lacking("repository missing", "trainer", "mlflow")
     account.create("trainer", "mlflow")
-    assert missing(account) == (
-        MissingImage("trainer", "digest unresolved"),
-        MissingImage("mlflow", "digest unresolved"),
-    )
-
-
-def test_an_image_that_was_pushed_elsewhere_is_missing_here(account: Account) -> None:
-    account.create("trainer", "mlflow")
-    pushed = put_image(account.ecr, "rtp-dev/mlflow", "0.1.0-0123456789ab")
-    assert missing(account, trainer=ABSENT, mlflow=pushed) == (MissingImage("trainer", "not in the registry"),)
-
-
-def test_nothing_is_missing_once_every_digest_is_there(account: Account) -> None:
-    account.create("trainer", "mlflow")
-    pushed = {name: put_image(account.ecr, f"rtp-dev/{name}", "0.1.0-0123456789ab") for name in ("trainer", "mlflow")}
+    assert missing(account) == lacking("digest unresolved", "trainer", "mlflow")
+    pushed = {"mlflow": put_image(account.ecr, "rtp-dev/mlflow", "0.1.0-0123456789ab"), "trainer": ABSENT}
+    assert missing(account, **pushed) == lacking("not in the registry", "trainer")
+    pushed["trainer"] = put_image(account.ecr, "rtp-dev/trainer", "0.1.0-0123456789ab")
     assert missing(account, **pushed) == ()
+    assert EnvironmentRegistry.open("dev").digest(load_release().images["mlflow"], "0.1.0-x") is None
 
 
 def test_another_error_of_aws_is_not_an_answer(account: Account) -> None:
@@ -85,18 +75,10 @@ def test_an_account_that_the_environment_does_not_allow_is_refused(
         EnvironmentRegistry.open("prod")
 
 
-def test_an_unknown_profile_is_refused(account: Account) -> None:
+def test_an_unknown_profile_and_credentials_for_another_registry_are_refused(account: Account) -> None:
     with pytest.raises(RefusedError, match=r"prod: The config profile \(absent\) could not be found"):
         EnvironmentRegistry.open("prod", profile="absent")
-
-
-def test_credentials_for_another_registry_are_refused(account: Account) -> None:
     registry = EnvironmentRegistry.open("dev")
     other = EnvironmentRegistry("dev", registry.registry._replace(account="999999999999"), registry.client)
     with pytest.raises(RefusedError, match=r"that of dev is 999999999999\.dkr\.ecr"):
         other.log_in()
-
-
-def test_an_absent_tag_has_no_digest(account: Account) -> None:
-    account.create("mlflow")
-    assert EnvironmentRegistry.open("dev").digest(load_release().images["mlflow"], "0.1.0-x") is None

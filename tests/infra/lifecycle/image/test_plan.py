@@ -9,35 +9,47 @@ from pathlib import Path
 
 import pytest
 
-from infra.lifecycle.image.plan import Torch, plan, require_pinned_base, torch_choice
-from infra.lifecycle.image.recipes import IMAGES, RECIPES, ImageName
-from infra.lifecycle.image.source import read_source
+from infra.lifecycle.image.plan import Build, Torch, plan, require_pinned_base, torch_choice
+from infra.lifecycle.image.recipes import IMAGES, RECIPES, ImageName, Variant
+from infra.lifecycle.image.source import Source, read_source
 from infra.spec.errors import RefusedError, SettingsError
-from infra.spec.release import load_release
+from infra.spec.release import ReleaseManifest, load_release
 from infra.spec.release_rules import ROOT
 from tests.infra.lifecycle.image.samples import BASE_DIGEST, EFA_SHA256, RDS_SHA256, checkout, commit, release
 
 
-@pytest.mark.parametrize("image", IMAGES)
-def test_the_base_is_named_by_its_digest(image: ImageName, tmp_path: Path) -> None:
-    build = plan(image, release(), read_source(checkout(tmp_path, image), image))
-    assert build.arguments["PYTHON_IMAGE"] == f"docker.io/library/python@{BASE_DIGEST}"
+@pytest.fixture
+def trainer(tmp_path: Path) -> Source:
+    """A checkout of the trainer."""
+    return read_source(checkout(tmp_path / "trainer", "trainer"), "trainer")
 
 
-def test_the_record_in_the_image_names_its_inputs(tmp_path: Path) -> None:
-    source = read_source(checkout(tmp_path, "trainer"), "trainer")
-    record = json.loads(plan("trainer", release(), source).arguments["BUILD"])
+@pytest.fixture
+def mlflow(tmp_path: Path) -> Source:
+    """A checkout of MLflow's image."""
+    return read_source(checkout(tmp_path / "mlflow", "mlflow"), "mlflow")
+
+
+def cpu(
+    source: Source, version: str = "2.15.0+cpu", *, index: str = "", pinned: ReleaseManifest | None = None
+) -> Build:
+    """The trainer's variant for CPUs."""
+    return plan("trainer", pinned or release(), source, variant="cpu", torch=Torch(version, index))
+
+
+def test_tag_base_and_record_name_the_inputs(trainer: Source, mlflow: Source) -> None:
+    build, server = plan("trainer", release(), trainer), plan("mlflow", release(), mlflow)
+    assert re.fullmatch(rf"{release().platform}-cuda-[0-9a-f]{{12}}", build.tag)
+    assert re.fullmatch(rf"{release().platform}-[0-9a-f]{{12}}", server.tag)
+    for one in (build, server):
+        assert one.arguments["PYTHON_IMAGE"] == f"docker.io/library/python@{BASE_DIGEST}"
+    record = json.loads(build.arguments["BUILD"])
     assert record["variant"] == "cuda"
     assert record["torch"] == release().stack.torch
     assert record["efa-installer-sha256"] == EFA_SHA256
-    assert record["lock-sha256"] == hashlib.sha256((tmp_path / "requirements.lock").read_bytes()).hexdigest()
-
-
-def test_a_tag_has_version_variant_and_identity(tmp_path: Path) -> None:
-    trainer = read_source(checkout(tmp_path / "trainer", "trainer"), "trainer")
-    assert re.fullmatch(rf"{release().platform}-cuda-[0-9a-f]{{12}}", plan("trainer", release(), trainer).tag)
-    mlflow = read_source(checkout(tmp_path / "mlflow", "mlflow"), "mlflow")
-    assert re.fullmatch(rf"{release().platform}-[0-9a-f]{{12}}", plan("mlflow", release(), mlflow).tag)
+    assert record["lock-sha256"] == hashlib.sha256((trainer.root / "requirements.lock").read_bytes()).hexdigest()
+    assert build.is_released, "the release pins the variant for CUDA"
+    assert not plan("trainer", release(), trainer, variant="cpu").is_released
 
 
 @pytest.mark.parametrize("image", IMAGES)
@@ -65,27 +77,23 @@ def test_changed_content_is_another_build(name: str, tmp_path: Path) -> None:
     assert plan("trainer", release(), read_source(folder, "trainer")).tag != before.tag
 
 
-def test_another_variant_torch_installer_or_base_is_another_build(tmp_path: Path) -> None:
-    source = read_source(checkout(tmp_path, "trainer"), "trainer")
+def test_another_variant_torch_installer_or_base_is_another_build(trainer: Source) -> None:
     base = release()
     moved = base.images["python-base"].model_copy(update={"digest": f"sha256:{'c' * 64}"})
     builds = [
-        plan("trainer", base, source),
-        plan("trainer", release(efa_sha256="f" * 64), source),
-        plan("trainer", base.model_copy(update={"images": {**base.images, "python-base": moved}}), source),
-        plan("trainer", base, source, variant="cpu", torch=Torch("2.15.0+cpu", "")),
-        plan("trainer", base, source, variant="cpu", torch=Torch("2.14.0+cpu", "")),
+        plan("trainer", base, trainer),
+        plan("trainer", release(efa_sha256="f" * 64), trainer),
+        plan("trainer", base.model_copy(update={"images": {**base.images, "python-base": moved}}), trainer),
+        cpu(trainer),
+        cpu(trainer, "2.14.0+cpu"),
     ]
     assert len({build.tag for build in builds}) == len(builds)
 
 
-def test_the_address_of_an_index_is_not_part_of_the_identity(tmp_path: Path) -> None:
-    source = read_source(checkout(tmp_path, "trainer"), "trainer")
-    tags = {
-        plan("trainer", release(), source, variant="cpu", torch=Torch("2.15.0+cpu", index)).tag
-        for index in ("", "https://a")
-    }
-    assert len(tags) == 1
+def test_the_address_of_an_index_is_neither_part_of_the_identity_nor_recorded(trainer: Source) -> None:
+    elsewhere = cpu(trainer, index="https://user:secret@index.example/simple")
+    assert elsewhere.tag == cpu(trainer).tag
+    assert "secret" not in elsewhere.arguments["BUILD"]
 
 
 def test_a_base_without_a_digest_is_not_pushed() -> None:
@@ -94,46 +102,29 @@ def test_a_base_without_a_digest_is_not_pushed() -> None:
         require_pinned_base(load_release())
 
 
-def test_without_the_installers_hash_the_cuda_variant_is_refused_with_a_remedy(tmp_path: Path) -> None:
-    source = read_source(checkout(tmp_path, "trainer"), "trainer")
+def test_without_the_hash_of_a_download_an_image_that_needs_it_is_refused(trainer: Source, mlflow: Source) -> None:
     with pytest.raises(RefusedError, match=r"downloads\.efa-installer\.sha256") as refused:
-        plan("trainer", release(efa_sha256=None), source)
+        plan("trainer", release(efa_sha256=None), trainer)
     assert "check its signature" in refused.value.remedy
-
-
-def test_without_the_certificates_hash_mlflows_image_is_refused(tmp_path: Path) -> None:
-    source = read_source(checkout(tmp_path, "mlflow"), "mlflow")
-    assert plan("mlflow", release(), source).arguments["RDS_CERTIFICATES_SHA256"] == RDS_SHA256
-    with pytest.raises(RefusedError, match=r"downloads\.rds-certificates\.sha256"):
-        plan("mlflow", release(rds_sha256=None), source)
-
-
-def test_the_cpu_variant_does_not_need_efa(tmp_path: Path) -> None:
-    source = read_source(checkout(tmp_path, "trainer"), "trainer")
-    build = plan("trainer", release(efa_sha256=None), source, variant="cpu", torch=Torch("2.15.0+cpu", "x"))
-    assert build.target == "cpu"
-    assert build.arguments["TORCH_VERSION"] == "2.15.0+cpu"
+    build = cpu(trainer, pinned=release(efa_sha256=None))
+    assert (build.target, build.arguments["TORCH_VERSION"]) == ("cpu", "2.15.0+cpu")
     assert not [name for name in build.arguments if name.startswith("EFA")]
+    assert plan("mlflow", release(), mlflow).arguments["RDS_CERTIFICATES_SHA256"] == RDS_SHA256
+    with pytest.raises(RefusedError, match=r"downloads\.rds-certificates\.sha256"):
+        plan("mlflow", release(rds_sha256=None), mlflow)
 
 
-def test_the_address_of_an_index_is_not_recorded(tmp_path: Path) -> None:
-    source = read_source(checkout(tmp_path, "trainer"), "trainer")
-    torch = Torch("2.15.0+cpu", "https://user:secret@index.example/simple")
-    assert "secret" not in plan("trainer", release(), source, variant="cpu", torch=torch).arguments["BUILD"]
-
-
-def test_the_release_pins_the_cuda_variant(tmp_path: Path) -> None:
-    source = read_source(checkout(tmp_path, "trainer"), "trainer")
-    assert plan("trainer", release(), source).is_released
-    assert not plan("trainer", release(), source, variant="cpu").is_released
-
-
-@pytest.mark.parametrize(
-    ("variant", "variables"), [("cpu", {}), ("cuda", {"TORCH_VERSION": "2.15.0+cpu"}), ("cpu", {"TORCH_INDEX": "x"})]
-)
-def test_a_torch_build_that_does_not_match_the_variant_is_refused(variant: str, variables: dict[str, str]) -> None:
-    with pytest.raises(SettingsError, match="TORCH_VERSION"):
-        torch_choice(variant, variables)  # type: ignore[arg-type]
+def test_a_torch_build_that_does_not_match_the_variant_is_refused() -> None:
+    wrong: tuple[tuple[Variant, dict[str, str]], ...] = (
+        ("cpu", {}),
+        ("cuda", {"TORCH_VERSION": "2.15.0+cpu"}),
+        ("cpu", {"TORCH_INDEX": "x"}),
+    )
+    for variant, variables in wrong:
+        with pytest.raises(SettingsError, match="TORCH_VERSION"):
+            torch_choice(variant, variables)
+    assert torch_choice("cuda", {}) is None
+    assert torch_choice("cpu", {"TORCH_VERSION": "1", "TORCH_INDEX": "x"}) == Torch("1", "x")
 
 
 def test_the_mlflow_image_installs_the_stacks_mlflow() -> None:
