@@ -6,9 +6,8 @@ snake_case, repeatable blocks have plural names, other blocks are single objects
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,47 +50,6 @@ class Translation:
     urns: dict[str, str] = field(default_factory=dict)
     unknown: set[tuple[str, str]] = field(default_factory=set)
 
-    def with_users(self, urns: Set[str]) -> set[str]:
-        """Some resources, and those whose properties refer to one of them, directly or not."""
-        found = {address: urn for address, urn in self.urns.items() if urn in urns}
-        while True:
-            refers = re.compile("|".join(rf"\{{{re.escape(address)}[.\[]" for address in found) or "(?!)")
-            more = {
-                address: urn
-                for address, urn in self.urns.items()
-                if address not in found and refers.search(json.dumps(self._block(address)))
-            }
-            if not more:
-                return set(found.values())
-            found |= more
-
-    def _block(self, address: str) -> dict[str, Any]:
-        type_, _, name = address.partition(".")
-        return self.resources[type_][name]
-
-    def without(self, urns: Set[str]) -> Configuration:
-        """The configuration without some resources and the dependencies on them."""
-        removed = {address for address, urn in self.urns.items() if urn in urns}
-        kept: Configuration = {}
-        for type_, members in self.resources.items():
-            for name, block in members.items():
-                if f"{type_}.{name}" not in removed:
-                    depends_on = [one for one in block.get("depends_on", ()) if one not in removed]
-                    kept.setdefault(type_, {})[name] = {**block, "depends_on": depends_on}
-        return kept
-
-
-def ignoring(configuration: Configuration, attributes: Set[tuple[str, str]]) -> Configuration:
-    """The configuration with some attributes, given by Terraform type, in `ignore_changes`."""
-    ignored: Configuration = {}
-    for type_, members in configuration.items():
-        more = sorted(attribute for of_type, attribute in attributes if of_type == type_)
-        for name, block in members.items():
-            (lifecycle,) = block.get("lifecycle", [{}])
-            changes = [*lifecycle.get("ignore_changes", ()), *more]
-            ignored.setdefault(type_, {})[name] = {**block, "lifecycle": [{"ignore_changes": changes}]}
-    return ignored
-
 
 def terraform_type(token: str, schemas: Schemas) -> str:
     """The Terraform name of a type.
@@ -133,7 +91,6 @@ def translate(recording: Recording, schemas: Schemas, *, prefix: str, account: s
         block = _Translator(one, references, result).block(one.properties, schema, "")
         if schema["attributes"].get("name", {}).get("required"):
             block.setdefault("name", physical_id(one.type, one.name, one.properties))
-        block |= _meta(one, addresses, schema)
         result.resources.setdefault(types[one.urn], {})[addresses[one.urn].partition(".")[2]] = block
     return result
 
@@ -228,25 +185,6 @@ def _inner(value: Json) -> Iterator[tuple[tuple[str, ...], Json]]:
         return
     for path, leaf in _paths(value):
         yield (f".{_snake(path[0])}", *path[1:]), leaf
-
-
-def _meta(resource: Resource, addresses: Mapping[str, str], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Terraform's meta-arguments for dependencies and ignored changes."""
-    taken = {urn for urns in resource.property_dependencies.values() for urn in urns}
-    depends_on = sorted(addresses[urn] for urn in set(resource.dependencies) - taken if urn in addresses)
-    ignored = [_ignored(path, schema) for path in resource.ignore_changes]
-    meta: dict[str, Any] = {}
-    if depends_on:
-        meta["depends_on"] = depends_on
-    if ignored:
-        meta["lifecycle"] = [{"ignore_changes": ignored}]
-    return meta
-
-
-def _ignored(path: str, schema: Mapping[str, Any]) -> str:
-    head, *rest = path.split(".")
-    name = _names(schema)[head]
-    return f"{name}[0].{'.'.join(map(_snake, rest))}" if rest and name in schema.get("block_types", {}) else name
 
 
 def _names(schema: Mapping[str, Any]) -> dict[str, str]:

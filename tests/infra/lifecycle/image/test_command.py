@@ -97,27 +97,19 @@ def test_a_push_needs_repositories_and_no_outputs(account: Account, calls: Path,
     assert load_release(manifest).images["mlflow"].digest is None
 
 
-def test_a_push_before_there_are_repositories_names_the_command_that_makes_them(
-    account: Account, calls: Path, manifest: Path
+def test_a_push_is_refused_without_repository_environment_digest_of_the_base_or_commit(
+    account: Account, calls: Path, manifest: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     account.ecr.delete_repository(repositoryName="rtp-dev/mlflow")
     with pytest.raises(RefusedError, match=r"no repository rtp-dev/mlflow\n  remedy: create it: make up ENV=dev"):
         run(push=True, env="dev")
-
-
-def test_a_base_without_a_digest_is_refused(calls: Path, manifest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "load_release", load_release)
-    with pytest.raises(RefusedError, match=r"images\.python-base\.digest"):
+    calls.unlink(missing_ok=True)
+    with pytest.raises(SettingsError, match="the environment whose registry"):
+        run(push=True)
+    with monkeypatch.context() as patch, pytest.raises(RefusedError, match=r"images\.python-base\.digest"):
+        patch.setattr(command, "load_release", load_release)
         run(push=True, env="dev")
-
-
-def test_uncommitted_changes_are_not_pushed(calls: Path, manifest: Path) -> None:
     (manifest.parent / "checkout/platform_charts/images/mlflow_server/module.py").write_text("changed\n")
     with pytest.raises(RefusedError, match="not pushed"):
         run(push=True, env="dev")
     assert not calls.exists()
-
-
-def test_a_push_needs_an_environment(calls: Path, manifest: Path) -> None:
-    with pytest.raises(SettingsError, match="the environment whose registry"):
-        run(push=True)

@@ -33,9 +33,6 @@ def test_a_push_writes_tag_digest_and_commit_and_nothing_else(file: Path) -> Non
     before = file.read_text(encoding="utf-8").splitlines()
     push(file)
     after = file.read_text(encoding="utf-8").splitlines()
-    image = load_release(file).images["trainer"]
-    assert (image.tag, image.digest, image.as_of) == (TAG, DIGEST, TODAY)
-    assert image.source == f"built from commit {REVISION}"
     assert [line for line in before if line not in after] == []
     assert [line.strip() for line in after if line not in before] == [
         f"tag: {TAG}",
@@ -43,10 +40,8 @@ def test_a_push_writes_tag_digest_and_commit_and_nothing_else(file: Path) -> Non
         f"as_of: {TODAY}",
         f"source: built from commit {REVISION}",
     ]
-
-
-def test_a_pushed_release_keeps_its_rules(file: Path) -> None:
-    push(file)
+    image = load_release(file).images["trainer"]
+    assert (image.tag, image.digest, image.as_of) == (TAG, DIGEST, TODAY)
     assert findings(load_release(file), project=read_project()) == ()
 
 
