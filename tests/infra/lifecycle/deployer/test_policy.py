@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import boto3
 import botocore.session
 import pytest
-from botocore.exceptions import ClientError
-from moto import mock_aws, settings
-from moto.core.authorization import ActionAuthenticatorMixin
 from moto.iam import aws_managed_policies
 
 from infra.lifecycle.cli import main
@@ -23,7 +18,9 @@ from infra.lifecycle.deployer.policy import MAX_CHARACTERS, TABLE, deployer_poli
 from infra.preview.recording import Recording
 from infra.spec.names import stack_tag
 from tests.infra.aws.graphs import ENVIRONMENTS, EXISTING, graph, settings_of, unusual
+from tests.infra.aws.test_existing import UNUSUAL, unusual_cluster
 from tests.infra.lifecycle.deployer.decisions import is_allowed
+from tests.infra.spec.test_existing import with_changes
 
 MAX_POLICIES = 10
 """Managed policies per role (IAM user guide, "IAM and AWS STS quotas")."""
@@ -214,36 +211,6 @@ def test_only_an_environment_whose_stores_die_with_it_may_empty_them() -> None:
     assert not any("ecr:BatchDeleteImage" in one["Action"] for one in statements("prod"))
 
 
-@contextmanager
-def enforced() -> Iterator[None]:
-    """Moto checks every request against the caller's policies."""
-    before = settings.INITIAL_NO_AUTH_ACTION_COUNT
-    settings.INITIAL_NO_AUTH_ACTION_COUNT, ActionAuthenticatorMixin.request_count = 0.0, 0
-    try:
-        yield
-    finally:
-        settings.INITIAL_NO_AUTH_ACTION_COUNT = before
-
-
-def test_moto_allows_and_denies_the_deployer_by_these_policies() -> None:
-    with mock_aws():
-        iam = boto3.client("iam", region_name=REGION, aws_access_key_id="x", aws_secret_access_key="x")
-        iam.create_user(UserName="deployer")
-        for policy in deployer_policies(settings_of("dev"), graph("dev")):
-            arn = iam.create_policy(PolicyName=policy.name, PolicyDocument=json.dumps(policy.document))["Policy"]["Arn"]
-            iam.attach_user_policy(UserName="deployer", PolicyArn=arn)
-        key = iam.create_access_key(UserName="deployer")["AccessKey"]
-        login = {"aws_access_key_id": key["AccessKeyId"], "aws_secret_access_key": key["SecretAccessKey"]}
-        s3 = boto3.client("s3", region_name=REGION, **login)
-        user = boto3.client("iam", region_name=REGION, **login)
-        with enforced():
-            s3.create_bucket(Bucket=f"rtp-dev-checkpoints-{ACCOUNT}")
-            with pytest.raises(ClientError, match="AccessDenied"):
-                s3.create_bucket(Bucket=f"rtp-prod-checkpoints-{ACCOUNT}")
-            with pytest.raises(ClientError, match="AccessDenied"):
-                user.create_user(UserName="second")
-
-
 def test_the_command_writes_one_file_per_policy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["deployer-policy", "--env", "dev", "--file", str(tmp_path / "policy.json")]) == 0
     policies = deployer_policies(settings_of("dev"), graph("dev"))
@@ -266,3 +233,89 @@ def test_each_allowed_account_has_policies_of_its_own_and_one_of_several_is_name
     assert f"dev may be in several accounts: {ACCOUNT}, {second}" in capsys.readouterr().err
     assert main(["deployer-policy", "--env", "dev", "--account", "000000000000"]) == 3
     assert "AWS account 000000000000 may not hold environment dev" in capsys.readouterr().err
+
+
+VPC_ARN = arn("ec2", "vpc/vpc-0a1b2c3d4e5f60718")
+SHARED = arn("eks", "cluster/shared")
+SYSTEM = "nodegroup/shared/system-us-east-1a-1/1"
+STACK = stack_tag(settings_of("existing-cluster"))
+SHARED_OURS = {"aws:ResourceTag/stack": STACK}
+SHARED_NEW = {"aws:RequestTag/stack": STACK}
+
+
+def test_what_the_platform_needs_of_an_existing_cluster_is_allowed() -> None:
+    needed: list[Request] = [
+        ("ec2:DescribeRouteTables", "*", HERE),
+        ("ec2:DescribeVpcEndpoints", "*", HERE),
+        ("ec2:CreateSecurityGroup", VPC_ARN, {}),
+        ("eks:DescribeCluster", SHARED, {}),
+        ("eks:ListNodegroups", SHARED, {}),
+        ("eks:DescribeAddon", arn("eks", "addon/shared/vpc-cni/1"), {}),
+        ("eks:DescribeNodegroup", arn("eks", "nodegroup/shared/theirs/1"), {}),
+        ("eks:CreateNodegroup", SHARED, {}),
+        ("eks:DescribeUpdate", SHARED, {}),
+        ("ec2:DescribeSecurityGroupRules", "*", HERE),
+        ("ec2:DescribeAvailabilityZones", "*", HERE),
+        ("eks:DeleteNodegroup", arn("eks", SYSTEM), SHARED_OURS),
+        ("eks:DeleteAccessEntry", arn("eks", "access-entry/shared/role/1"), SHARED_OURS),
+        ("s3:CreateBucket", arn("s3", f"rtp-existing-cluster-checkpoints-{ACCOUNT}"), {}),
+        ("ec2:DeleteNetworkInterface", ec2("network-interface"), {**HERE, **SHARED_OURS}),
+        # A new part of the cluster is tagged.
+        ("eks:TagResource", arn("eks", SYSTEM), SHARED_NEW),
+        ("eks:TagResource", arn("eks", "addon/shared/aws-efs-csi-driver/1"), SHARED_NEW),
+        ("eks:TagResource", arn("eks", f"access-entry/shared/role/{ACCOUNT}/platform-admin/1"), SHARED_NEW),
+        ("eks:TagResource", arn("eks", "podidentityassociation/shared/a-1"), SHARED_NEW),
+    ]
+    assert allowed("existing-cluster", needed) == needed
+
+
+def test_nothing_of_the_vpc_or_the_cluster_can_be_changed_or_deleted() -> None:
+    owner = {"aws:ResourceTag/cluster.k8s.amazonaws.com/name": "shared"}
+    theirs: list[Request] = [
+        ("ec2:CreateSecurityGroup", VPC_ARN.replace("vpc-0a", "vpc-0b"), {}),
+        ("ec2:DeleteVpc", VPC_ARN, SHARED_OURS),
+        ("ec2:CreateSubnet", VPC_ARN, SHARED_OURS),
+        ("ec2:CreateRoute", ec2("route-table"), SHARED_OURS),
+        ("ec2:CreateTags", VPC_ARN, {**SHARED_NEW, "ec2:CreateAction": "CreateVpc"}),
+        ("eks:CreateCluster", SHARED, {}),
+        ("eks:DeleteCluster", SHARED, {}),
+        ("eks:UpdateClusterVersion", SHARED, {}),
+        ("eks:UpdateClusterConfig", SHARED, {}),
+        ("eks:DeleteNodegroup", arn("eks", "nodegroup/shared/theirs/1"), {}),
+        ("eks:DeleteNodegroup", arn("eks", "nodegroup/shared/theirs/1"), FOREIGN),
+        ("eks:DeleteAddon", arn("eks", "addon/shared/vpc-cni/1"), {}),
+        ("eks:UpdateAddon", arn("eks", "addon/shared/vpc-cni/1"), {}),
+        ("eks:DeleteAccessEntry", arn("eks", "access-entry/shared/role/1"), {}),
+        ("eks:CreateNodegroup", arn("eks", "cluster/rtp-existing-cluster"), {}),
+        ("iam:PassRole", arn("iam", "role/cluster-1a2b3c4"), service("eks")),
+        (
+            "ec2:AuthorizeSecurityGroupIngress",
+            ec2("security-group"),
+            {"aws:ResourceTag/aws:eks:cluster-name": "shared"},
+        ),
+        ("ec2:DeleteNetworkInterface", ec2("network-interface"), {**HERE, **owner}),
+        ("eks:TagResource", arn("eks", "nodegroup/shared/theirs/1"), SHARED_NEW),
+        ("eks:TagResource", arn("eks", SYSTEM), {"aws:RequestTag/stack": "other"}),
+        ("eks:TagResource", arn("eks", "addon/shared/vpc-cni/1"), SHARED_NEW),
+        ("eks:TagResource", arn("eks", f"access-entry/shared/role/{ACCOUNT}/theirs/1"), SHARED_NEW),
+    ]
+    assert allowed("existing-cluster", theirs) == []
+
+
+def test_a_deployer_in_an_existing_vpc_deletes_no_part_of_it_even_with_the_stacks_tag() -> None:
+    tagged = {"aws:ResourceTag/stack": stack_tag(settings_of("existing-vpc"))}
+    kinds = "Vpc", "Subnet", "NatGateway", "RouteTable"
+    assert allowed("existing-vpc", [(f"ec2:Delete{kind}", VPC_ARN, tagged) for kind in kinds]) == []
+    assert is_allowed(statements("existing-vpc"), "eks:DeleteCluster", arn("eks", "cluster/rtp-existing-vpc"), {})
+    interface = "ec2:DeleteNetworkInterface", ec2("network-interface")
+    owners = ("rtp-existing-vpc", "other")
+    of = [{**HERE, "aws:ResourceTag/cluster.k8s.amazonaws.com/name": owner} for owner in owners]
+    assert allowed("existing-vpc", [(*interface, context) for context in (*of, HERE)]) == [(*interface, of[0])]
+
+
+def test_rules_of_the_clusters_group_are_allowed_where_the_settings_have_clients() -> None:
+    policies = deployer_policies(with_changes("existing-cluster", UNUSUAL), unusual_cluster())
+    found = [one for policy in policies for one in policy.document["Statement"]]
+    action, group = "ec2:AuthorizeSecurityGroupIngress", ec2("security-group")
+    assert is_allowed(found, action, group, {"aws:ResourceTag/aws:eks:cluster-name": "shared"})
+    assert not is_allowed(found, action, group, {"aws:ResourceTag/aws:eks:cluster-name": "other"})

@@ -1,21 +1,26 @@
-"""`image`, against moto's ECR, with an engine that builds nothing."""
+"""`image`, and which images a registry lacks, against moto's ECR, with an engine that builds nothing."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
+from botocore.stub import Stubber
 
 from infra.lifecycle.commands import image as command
-from infra.lifecycle.image import engines, plan
+from infra.lifecycle.image import ecr, engines, plan
+from infra.lifecycle.image.availability import MissingImage, missing_images
+from infra.lifecycle.image.ecr import EnvironmentRegistry
 from infra.lifecycle.image.recipes import ImageName
 from infra.lifecycle.image.source import read_source
 from infra.lifecycle.options import ImageOptions
 from infra.spec.errors import PlatformError, RefusedError, SettingsError
-from infra.spec.release import RELEASE_FILE, load_release
+from infra.spec.release import RELEASE_FILE, ReleaseManifest, load_release
+from infra.spec.settings import load_environment
 from tests.infra.lifecycle.image.accounts import Account, allow_moto, put_image
 from tests.infra.lifecycle.image.samples import checkout, commit, release
 
@@ -106,10 +111,79 @@ def test_a_push_is_refused_without_repository_environment_digest_of_the_base_or_
     calls.unlink(missing_ok=True)
     with pytest.raises(SettingsError, match="the environment whose registry"):
         run(push=True)
-    with monkeypatch.context() as patch, pytest.raises(RefusedError, match=r"images\.python-base\.digest"):
+    with monkeypatch.context() as patch:
         patch.setattr(command, "load_release", load_release)
-        run(push=True, env="dev")
+        with pytest.raises(RefusedError, match=r"images\.python-base\.digest"):
+            run(push=True, env="dev")
     (manifest.parent / "checkout/platform_charts/images/mlflow_server/module.py").write_text("changed\n")
     with pytest.raises(RefusedError, match="not pushed"):
         run(push=True, env="dev")
     assert not calls.exists()
+
+
+ABSENT = f"sha256:{'d' * 64}"
+
+
+@pytest.fixture
+def empty(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
+    """An account of dev without repositories."""
+    with allow_moto(monkeypatch):
+        yield Account("dev")
+
+
+def release_with(digests: Mapping[str, str]) -> ReleaseManifest:
+    """The release with these digests of images of ours."""
+    release = load_release()
+    images = {name: release.images[name].model_copy(update={"digest": digest}) for name, digest in digests.items()}
+    return release.model_copy(update={"images": {**release.images, **images}})
+
+
+def missing(empty: Account, **digests: str) -> tuple[MissingImage, ...]:
+    return missing_images(empty.ecr, empty.registry, release_with(digests))
+
+
+def test_an_empty_account_lacks_the_repositories_then_the_digests_then_the_images(empty: Account) -> None:
+    def lacking(reason: str, *names: ImageName) -> tuple[MissingImage, ...]:
+        return tuple(MissingImage(name, reason) for name in names)
+
+    assert missing(empty) == lacking("repository missing", "trainer", "mlflow")
+    assert missing(empty, trainer=ABSENT, mlflow=ABSENT) == lacking("repository missing", "trainer", "mlflow")
+    empty.create("trainer", "mlflow")
+    assert missing(empty) == lacking("digest unresolved", "trainer", "mlflow")
+    pushed = {"mlflow": put_image(empty.ecr, "rtp-dev/mlflow", "0.1.0-0123456789ab"), "trainer": ABSENT}
+    assert missing(empty, **pushed) == lacking("not in the registry", "trainer")
+    pushed["trainer"] = put_image(empty.ecr, "rtp-dev/trainer", "0.1.0-0123456789ab")
+    assert missing(empty, **pushed) == ()
+    assert EnvironmentRegistry.open("dev").digest(load_release().images["mlflow"], "0.1.0-x") is None
+
+
+def test_another_error_of_aws_is_not_an_answer(empty: Account) -> None:
+    with Stubber(empty.ecr) as stubbed:
+        stubbed.add_client_error("describe_images", "AccessDeniedException")
+        with pytest.raises(ClientError, match="AccessDenied"):
+            missing(empty, trainer=ABSENT, mlflow=ABSENT)
+
+
+def test_the_registry_follows_from_account_region_and_name(empty: Account) -> None:
+    registry = EnvironmentRegistry.open("dev").registry
+    assert registry == empty.registry
+    assert registry.host == "123456789012.dkr.ecr.us-east-1.amazonaws.com"
+    assert registry.prefix == f"{registry.host}/rtp-dev"
+    assert registry.name(load_release().images["trainer"]) == "rtp-dev/trainer"
+
+
+def test_an_account_that_the_environment_does_not_allow_is_refused(
+    empty: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ecr, "load_environment", load_environment)
+    with pytest.raises(RefusedError, match="AWS account 123456789012 may not hold environment prod"):
+        EnvironmentRegistry.open("prod")
+
+
+def test_an_unknown_profile_and_credentials_for_another_registry_are_refused(empty: Account) -> None:
+    with pytest.raises(RefusedError, match=r"prod: The config profile \(absent\) could not be found"):
+        EnvironmentRegistry.open("prod", profile="absent")
+    registry = EnvironmentRegistry.open("dev")
+    other = EnvironmentRegistry("dev", registry.registry._replace(account="999999999999"), registry.client)
+    with pytest.raises(RefusedError, match=r"that of dev is 999999999999\.dkr\.ecr"):
+        other.log_in()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import shutil
@@ -28,7 +27,6 @@ from infra.spec.errors import PlatformError, RefusedError, SettingsError
 from infra.spec.release import ReleaseManifest
 from infra.spec.release_rules import ROOT
 from tests.engines.image_builder import ImageBuilder, image_builder
-from tests.engines.oci_registry import PASSWORD, USER, registry
 from tests.infra.lifecycle.image.accounts import Account, allow_moto, put_image
 from tests.infra.lifecycle.image.samples import release
 from tests.infra.packages.test_overlay import PLATFORM
@@ -174,27 +172,6 @@ def build_of(found: Overlay, account: Account) -> EngineBuild:
     return replace(build, arguments={**build.arguments, **local})
 
 
-def test_a_pushed_image_says_what_was_added_to_which_base(
-    account: Account, code: Path, builder: ImageBuilder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (code / "requirements.txt").write_text("greeter\n")
-    engine, build = engines.Buildah(str(builder.program)), build_of(installed(code), account)
-    with registry(tmp_path / "registry") as running:
-        host = f"127.0.0.1:{running.port}"
-        (tmp_path / "registries.conf").write_text(f'[[registry]]\nlocation = "{host}"\ninsecure = true\n')
-        # Instead of `login`, which speaks TLS only.
-        login = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-        (tmp_path / "auth.json").write_text(json.dumps({"auths": {host: {"auth": login}}}))
-        monkeypatch.setenv("CONTAINERS_REGISTRIES_CONF", str(tmp_path / "registries.conf"))
-        monkeypatch.setenv("REGISTRY_AUTH_FILE", str(tmp_path / "auth.json"))
-        for words in engine.release(build, f"{host}/rtp-dev/trainer:{build.tag}"):
-            engines.run(words)
-        manifest = running.repository("rtp-dev/trainer").manifest(build.tag)
-    assert manifest is not None
-    recorded = manifest.document["annotations"]
-    assert list(shortcomings(recorded, [Requirement("greeter>=1")], pushed(f"sha256:{'1' * 64}"))) == []
-
-
 def test_a_derived_image_imports_its_packages_whatever_pods_set(
     account: Account, code: Path, builder: ImageBuilder, tmp_path: Path
 ) -> None:
@@ -211,8 +188,9 @@ def test_a_derived_image_imports_its_packages_whatever_pods_set(
         manifest = json.loads((blobs / digests[-1].removeprefix("sha256:")).read_text())
         layers.append(len(manifest["layers"]))
     assert digests[0] == digests[1]
-    assert manifest["annotations"][PACKAGES_ANNOTATION] == "greeter==1.0"
-    assert manifest["annotations"][BASE_ANNOTATION] == f"sha256:{'1' * 64}"
+    recorded = manifest["annotations"]
+    assert (recorded[PACKAGES_ANNOTATION], recorded[BASE_ANNOTATION]) == ("greeter==1.0", f"sha256:{'1' * 64}")
+    assert list(shortcomings(recorded, [Requirement("greeter>=1")], pushed(f"sha256:{'1' * 64}"))) == []
     config = json.loads((blobs / manifest["config"]["digest"].removeprefix("sha256:")).read_text())
     assert config["config"]["User"] == "1000:1000"
     assert config["config"]["Labels"]["ray-train-platform.packages"] == "greeter==1.0"

@@ -16,15 +16,12 @@ import pytest
 
 from infra.lifecycle.image.engines import Buildah
 from infra.lifecycle.image.plan import EPOCH, Build, plan
-from infra.lifecycle.image.recipes import IMAGES, RECIPES, ImageName
+from infra.lifecycle.image.recipes import IMAGES, RECIPES
 from infra.lifecycle.image.source import read_source
 from infra.spec.release_rules import ROOT
 from tests.engines.image_builder import ImageBuilder, image_builder
 from tests.infra.lifecycle.image.dockerfile import read
 from tests.infra.lifecycle.image.samples import commit, git, release
-
-FINAL: dict[ImageName, str] = {"trainer": "cpu", "mlflow": "mlflow"}
-"""The stage in which the code arrives."""
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +31,9 @@ def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ImageBuilder]:
         yield found
 
 
-def clone(folder: Path, image: ImageName, *, umask: int, message: str) -> Path:
-    """This repository's files of an image in a checkout of its own, with the permissions of a umask."""
-    recipe = RECIPES[image]
+def clone(folder: Path, *, umask: int, message: str) -> Path:
+    """This repository's files of MLflow's image in a checkout of its own, with the permissions of a umask."""
+    recipe = RECIPES["mlflow"]
     for name in (recipe.dockerfile, recipe.lock, *recipe.context):
         source, target = ROOT / name, folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -59,28 +56,25 @@ def without_installation(text: str) -> str:
     return "\n".join(step for step in steps if not unwanted.match(step)) + "\n"
 
 
-def small_build(folder: Path, image: ImageName, *, base: str) -> Build:
-    """The build of an image without its installed packages, on the test's base image."""
-    build = plan(image, release(), read_source(folder, image))
+def small_build(folder: Path, *, base: str) -> Build:
+    """The build of MLflow's image without its installed packages, on the test's base image."""
+    build = plan("mlflow", release(), read_source(folder, "mlflow"))
     dockerfile = folder.with_name(f"{folder.name}.Dockerfile")
     dockerfile.write_text(without_installation(build.dockerfile.read_text(encoding="utf-8")))
     arguments = {**build.arguments, "PYTHON_IMAGE": base, "RUNTIME_IMAGE": base}
-    return replace(build, target=FINAL[image], arguments=arguments, dockerfile=dockerfile)
+    return replace(build, target="mlflow", arguments=arguments, dockerfile=dockerfile)
 
 
-@pytest.mark.parametrize(
-    "image", [pytest.param(one, marks=[pytest.mark.long] if one == "trainer" else []) for one in IMAGES]
-)
-def test_two_checkouts_give_the_same_image(image: ImageName, builder: ImageBuilder, tmp_path: Path) -> None:
-    one = small_build(clone(tmp_path / "one", image, umask=0o022, message="one"), image, base=builder.base)
-    other = small_build(clone(tmp_path / "other", image, umask=0o077, message="other"), image, base=builder.base)
+def test_two_checkouts_give_the_same_image(builder: ImageBuilder, tmp_path: Path) -> None:
+    one = small_build(clone(tmp_path / "one", umask=0o022, message="one"), base=builder.base)
+    other = small_build(clone(tmp_path / "other", umask=0o077, message="other"), base=builder.base)
     assert one.revision != other.revision
     assert one.tag == other.tag
     digests = []
     for number, build in enumerate((one, other)):
         for path in build.context.rglob("*"):
             os.utime(path, (time.time(), time.time() - 1000 * number), follow_symlinks=False)
-        reference = f"localhost/{image}:{number}"
+        reference = f"localhost/mlflow:{number}"
         builder.run(*[word for word in Buildah().build(build, reference)[1:] if word != "--layers"])
         digests.append(builder.export(reference, tmp_path / str(number)))
     assert digests[0] == digests[1]
