@@ -1,4 +1,4 @@
-"""The stage without the code, as an image of its own."""
+"""The stage without the code, as an image of its own, and the room that a build needs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.lifecycle.image.disk import Need, require_room
 from infra.lifecycle.image.engines import Docker
 from infra.lifecycle.image.plan import Build, Torch, plan
 from infra.lifecycle.image.recipes import IMAGES, ImageName
@@ -15,6 +16,7 @@ from infra.lifecycle.image.runtime import has_runtime, needed_room, on_runtime, 
 from infra.lifecycle.image.source import read_source
 from infra.spec.errors import RefusedError
 from tests.engines.image_builder import ImageBuilder, image_builder
+from tests.engines.small_disk import small_disk
 from tests.infra.lifecycle.image.samples import checkout, release
 
 DOCKERFILE = """ARG PYTHON_IMAGE
@@ -98,3 +100,25 @@ def test_a_store_that_is_too_small_for_it_is_refused_before_the_build(builder: I
     with pytest.raises(RefusedError, match=r"free, 1000000\.0 GB needed: 1000000\.0 GB for the build of mlflow"):
         on_runtime(build, builder.engine, run=lambda _: None)
     assert needed_room(build, Docker()) == []  # whose cache may have it
+
+
+def test_a_disk_that_is_too_small_for_everything_together_is_refused(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", size="10m") as disk:
+        needs = [
+            Need(disk / "store", 6_000_000, "the build of trainer"),
+            Need(disk, 5_000_000, "trainer in the registry"),
+        ]
+        for need in needs:
+            require_room([need])
+        with pytest.raises(RefusedError) as refused:
+            require_room([*needs, Need(tmp_path, 1, "nothing")])
+    message = refused.value.args[0]
+    assert (
+        f"{disk}: 10.5 MB free, 11.0 MB needed: 6.0 MB for the build of trainer, 5.0 MB for trainer in the" in message
+    )
+    assert str(tmp_path / "nothing") not in message
+    assert "buildah rmi --prune" in refused.value.remedy
+
+
+def test_nothing_needs_no_room() -> None:
+    require_room([])

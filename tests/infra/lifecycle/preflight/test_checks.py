@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from ipaddress import IPv4Address
 from pathlib import Path
 from typing import NoReturn
 
@@ -38,6 +37,7 @@ from infra.spec.errors import RefusedError
 from infra.spec.release import load_release
 from infra.spec.settings import from_mapping
 from platform_charts.charts.crds import CrdFolder
+from tests.infra.lifecycle.access.test_reach import Machine
 from tests.infra.spec.samples import Tree, changed, dev_sections, prod_sections
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -76,21 +76,6 @@ class NoCluster:
         """None."""
 
 
-class Inside:
-    """A machine that reaches everything, from an address inside 198.51.100.0/24."""
-
-    def connect(self, _url: str) -> None:
-        """None."""
-
-    def public_address(self) -> IPv4Address:
-        """The address."""
-        return IPv4Address("198.51.100.7")
-
-    def missing_programs(self) -> tuple[str, ...]:
-        """None is missing."""
-        return ()
-
-
 def signed_in(role: str | None) -> boto3.Session:
     """A session of a role in moto's account; None: with credentials that no one asks."""
     if role is None:
@@ -126,7 +111,7 @@ def case(
         now=NOW,
         cluster=NoCluster(),
         crds=CrdFolder(Path("none")),
-        probe=Inside(),
+        probe=Machine(),
     )
 
 
