@@ -138,16 +138,16 @@ def test_without_a_number_of_nodes_it_prints_the_calendar(
     aws: Published, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert "prod has no reservation and no Capacity Block" in printed(capsys, *PROD)
-    aws.answers["DescribeCapacityReservations"] = {"CapacityReservations": [described()]}
+    block = {"ReservationType": "capacity-block", "EndDateType": "limited", "EndDate": NOW + 9000 * HOUR}
+    aws.answers["DescribeCapacityReservations"] = {"CapacityReservations": [described(**block)]}
     file = tmp_path / "calendar.svg"
     out = printed(capsys, *PROD, "--out", str(file))
-    assert "reservation, p5.48xlarge" in out
+    assert "Capacity Block, p5.48xlarge" in out
     assert "is used by no group of the environment" in out
     assert "jobs: not known: no `pulumi` on PATH" in out
     assert file.read_text(encoding="utf-8").startswith("<?xml")
-
-
-def test_a_calendar_that_aws_denies_is_refused(aws: Published, capsys: pytest.CaptureFixture[str]) -> None:
+    (window,) = json.loads(printed(capsys, *PROD, "--json"))["windows"]
+    assert (window["kind"], window["group"], window["nodes"]) == ("capacity_block", None, 8)
     aws.answers["DescribeCapacityReservations"] = Refused("UnauthorizedOperation")
     said = printed(capsys, *PROD, status=3)
     assert "not known: access denied, needs ec2:DescribeCapacityReservations" in said
@@ -159,12 +159,3 @@ def test_a_reservation_that_no_node_can_use_has_no_settings(aws: Published, caps
     (reservation,) = [one for one in ways if one["kind"] == "reservation"]
     assert reservation["settings"] is None
     assert "it is of dedicated tenancy, nodes are not" in reservation["shortfalls"]
-
-
-def test_the_calendar_as_json(aws: Published, capsys: pytest.CaptureFixture[str]) -> None:
-    block = described(
-        ReservationType="capacity-block", State="active", EndDateType="limited", EndDate=NOW + 9000 * HOUR
-    )
-    aws.answers["DescribeCapacityReservations"] = {"CapacityReservations": [block]}
-    (window,) = json.loads(printed(capsys, *PROD, "--json"))["windows"]
-    assert (window["kind"], window["group"], window["nodes"]) == ("capacity_block", None, 8)

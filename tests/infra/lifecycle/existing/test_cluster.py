@@ -123,11 +123,8 @@ def prepare(eks: Eks, found: Network) -> None:
     eks.associate("ebs-csi-controller-sa", DRIVER_ROLE)
 
 
-def test_a_cluster_that_suits_the_platform_has_no_problem(existing: Existing) -> None:
+def test_a_cluster_that_suits_the_platform_or_is_its_own_has_no_problem(existing: Existing) -> None:
     assert existing.answers() == []
-
-
-def test_an_environment_with_a_cluster_of_its_own_asks_aws_nothing() -> None:
     settings = settings_of("dev")
     assert read_cluster(settings, None, stack="") is None
     assert [*cluster_problems(settings, RELEASE, None)] == []

@@ -58,12 +58,9 @@ def changed_subnet(found: Network, settings: StackSettings, **changes: Route | i
     return replace(vpc, subnets={**vpc.subnets, id_: replace(vpc.subnets[id_], **changes)})  # type: ignore[arg-type]
 
 
-def test_a_vpc_that_suits_the_platform_has_no_problem_and_no_note(found: Network) -> None:
+def test_a_vpc_that_suits_the_platform_or_is_its_own_has_no_problem_and_no_note(found: Network) -> None:
     assert answers(found) == []
     assert notes(found) == []
-
-
-def test_an_environment_with_a_vpc_of_its_own_asks_aws_nothing() -> None:
     settings = settings_of("dev")
     assert read_vpc(settings, None) is None
     assert [*vpc_problems(settings, None), *vpc_notes(settings, None)] == []
@@ -209,24 +206,19 @@ def test_the_last_free_address_counts(found: Network) -> None:
         assert ([*vpc_problems(settings, vpc)] == []) is (free == 0)
 
 
-def test_a_missing_gateway_endpoint_for_s3_is_a_note_about_its_cost(found: Network) -> None:
-    (endpoint,) = found.ec2.describe_vpc_endpoints(Filters=[{"Name": "vpc-id", "Values": [found.vpc_id]}])[
-        "VpcEndpoints"
-    ]
+def test_missing_tags_and_a_missing_gateway_endpoint_for_s3_are_notes(found: Network) -> None:
+    certificate = SINGLE_SIGN_ON["certificate_arn"].replace("111122223333", ACCOUNT)
+    sso = {**SINGLE_SIGN_ON, "client_cidrs": ["10.40.0.0/16"], "certificate_arn": certificate}
+    (note,) = notes(found, {"single_sign_on": sso})  # a load balancer is made
+    assert "kubernetes.io/role/internal-elb: 1" in note
+    assert found.subnets[A] in note
+    ours = [{"Name": "vpc-id", "Values": [found.vpc_id]}]
+    (endpoint,) = found.ec2.describe_vpc_endpoints(Filters=ours)["VpcEndpoints"]
     found.ec2.delete_vpc_endpoints(VpcEndpointIds=[endpoint["VpcEndpointId"]])
     assert answers(found) == []
     first, second = notes(found)
     assert f"subnet {found.subnets[A]} of {A} has no route to a gateway endpoint for S3" in first
     assert found.subnets[B] in second
-
-
-def test_missing_tags_for_load_balancers_are_a_note_where_one_is_made(found: Network) -> None:
-    assert notes(found) == []
-    certificate = SINGLE_SIGN_ON["certificate_arn"].replace("111122223333", ACCOUNT)
-    sso = {**SINGLE_SIGN_ON, "client_cidrs": ["10.40.0.0/16"], "certificate_arn": certificate}
-    (note,) = notes(found, {"single_sign_on": sso})
-    assert "kubernetes.io/role/internal-elb: 1" in note
-    assert found.subnets[A] in note
 
 
 def test_the_preflight_names_the_problem_and_a_refused_request_is_no_empty_answer(
