@@ -168,6 +168,7 @@ def test_an_installer_with_a_wrong_hash_is_refused_before_it_is_unpacked(tmp_pat
 @pytest.mark.long
 @pytest.mark.xdist_group(RAY)
 def test_the_trainer_images_files_train_and_search(tmp_path: Path) -> None:
+    # Only a run and a search import everything that an image needs; each starts Ray or torch, over 20 CPU seconds together.
     code = context("trainer", tmp_path / "code")
     run_code_step("trainer", code)
     one = ["train", "--launcher", "plain", "--num-workers", "1", "--epochs", "1", "--name", "one"]
