@@ -7,7 +7,6 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from ipaddress import IPv4Address
 from pathlib import Path
 
 import boto3
@@ -23,6 +22,7 @@ from infra.spec.errors import PlatformError, RefusedError
 from infra.spec.names import STACK_TAG, stack_tag
 from infra.spec.outputs import ClusterOutput
 from tests.infra.aws.graphs import settings_of
+from tests.infra.lifecycle.access.test_reach import Machine
 
 FORWARDER = Path(__file__).with_name("forward.py")
 PROD = settings_of("prod")
@@ -97,7 +97,7 @@ def test_a_command_reaches_the_api_server_through_the_tunnel(
     [node] = run_nodes(session, "system")
     cluster = ClusterOutput(name="rtp-prod", endpoint=server, certificate_authority=authority, kubernetes="1.35")
     lines: list[str] = []
-    with connection(PROD, session, server, _Elsewhere(), say=lines.append):
+    with connection(PROD, session, server, Machine(address=None), say=lines.append):
         tunnel = os.environ["RTP_API_SERVER"]
         assert tunnel != server
         api = connect_to(cluster, region="us-east-1")
@@ -127,16 +127,3 @@ def test_a_session_that_ends_a_port_in_use_and_missing_programs_are_named(
         refused(RefusedError, "is in use", port=taken.getsockname()[1])
     (tmp_path / "session-manager-plugin").unlink()
     refused(RefusedError, "no `session-manager-plugin` on PATH")
-
-
-class _Elsewhere:
-    """A machine outside the VPC."""
-
-    def connect(self, url: str) -> str | None:
-        return f"{url} timed out"
-
-    def public_address(self) -> IPv4Address | None:
-        return None
-
-    def missing_programs(self) -> tuple[str, ...]:
-        return ()

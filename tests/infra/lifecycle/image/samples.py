@@ -6,8 +6,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
 import yaml
 
+from infra.lifecycle.image import engines
 from infra.lifecycle.image.recipes import RECIPES, ImageName
 from infra.spec.release import RELEASE_FILE, ReleaseManifest
 from infra.spec.release_rules import ROOT
@@ -25,6 +27,21 @@ def release(*, efa_sha256: str | None = EFA_SHA256, rds_sha256: str | None = RDS
     document["downloads"]["rds-certificates"]["sha256"] = rds_sha256
     document["images"]["python-base"]["digest"] = BASE_DIGEST
     return validate(ReleaseManifest, document, file="release.yaml")
+
+
+def fake_engine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put a `buildah` that builds nothing on PATH, as the only engine.
+
+    Returns:
+        the file with the arguments of its calls; the file beside it, `calls.password`, has what `login` read.
+    """
+    program, calls = folder / "bin/buildah", folder / "calls"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\necho "$@" >> {calls}\n[ "$1" = login ] && cat >> {calls}.password\nexit 0\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(engines, "ENGINES", (engines.Buildah(),))
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    return calls
 
 
 def commit(folder: Path) -> None:

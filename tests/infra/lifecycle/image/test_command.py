@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 from botocore.stub import Stubber
 
 from infra.lifecycle.commands import image as command
-from infra.lifecycle.image import ecr, engines, plan
+from infra.lifecycle.image import ecr, plan
 from infra.lifecycle.image.availability import MissingImage, missing_images
 from infra.lifecycle.image.ecr import EnvironmentRegistry
 from infra.lifecycle.image.recipes import ImageName
@@ -22,13 +22,7 @@ from infra.spec.errors import PlatformError, RefusedError, SettingsError
 from infra.spec.release import RELEASE_FILE, ReleaseManifest, load_release
 from infra.spec.settings import load_environment
 from tests.infra.lifecycle.image.accounts import Account, allow_moto, put_image
-from tests.infra.lifecycle.image.samples import checkout, commit, release
-
-PROGRAM = """#!/bin/sh
-echo "$@" >> {calls}
-[ "$1" = login ] && cat >> {calls}.password
-exit 0
-"""
+from tests.infra.lifecycle.image.samples import checkout, commit, fake_engine, release
 
 
 @pytest.fixture
@@ -44,13 +38,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
 @pytest.fixture
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """File with the arguments of the engine's calls; the file beside it has their standard input."""
-    (tmp_path / "bin").mkdir()
-    program, notes = tmp_path / "bin/buildah", tmp_path / "calls"
-    program.write_text(PROGRAM.format(calls=notes))
-    program.chmod(0o755)
-    monkeypatch.setattr(engines, "ENGINES", (engines.Buildah(),))
-    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
-    return notes
+    return fake_engine(tmp_path, monkeypatch)
 
 
 @pytest.fixture

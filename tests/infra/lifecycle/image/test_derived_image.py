@@ -28,15 +28,9 @@ from infra.spec.release import ReleaseManifest
 from infra.spec.release_rules import ROOT
 from tests.engines.image_builder import ImageBuilder, image_builder
 from tests.infra.lifecycle.image.accounts import Account, allow_moto, put_image
-from tests.infra.lifecycle.image.samples import release
+from tests.infra.lifecycle.image.samples import fake_engine, release
 from tests.infra.packages.test_overlay import PLATFORM
 from tests.infra.packages.wheels import use_only, wheel
-
-ENGINE = """#!/bin/sh
-echo "$@" >> {calls}
-[ "$1" = login ] && cat > /dev/null
-exit 0
-"""
 
 
 @pytest.fixture
@@ -64,15 +58,9 @@ def pushed(digest: str | None) -> ReleaseManifest:
 @pytest.fixture
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """File with the arguments of the engine's calls."""
-    program, notes = tmp_path / "bin/buildah", tmp_path / "calls"
-    program.parent.mkdir()
-    program.write_text(ENGINE.format(calls=notes))
-    program.chmod(0o755)
-    monkeypatch.setattr(engines, "ENGINES", (engines.Buildah(),))
-    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
     monkeypatch.setattr(command, "ROOT", tmp_path)
     shutil.copy(ROOT / "requirements.lock", tmp_path)
-    return notes
+    return fake_engine(tmp_path, monkeypatch)
 
 
 @pytest.fixture
