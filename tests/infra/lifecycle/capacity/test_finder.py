@@ -162,20 +162,8 @@ def test_spot_counts_against_the_quota_of_its_own_generation(aws: Published) -> 
         (offer, *_) = offers(found(need(changes={"gpu_groups.1.instance_type": type_})), Spot)
         assert offer.quota.code == code
         assert {"Name": "instance-type", "Values": patterns} in aws.asked("DescribeInstances")[-1]["Filters"]
-
-
-@pytest.mark.usefixtures("aws")
-def test_without_a_spot_quota_in_awss_list_it_is_not_known() -> None:
-    newer = {"gpu_groups.1.instance_type": "p6-b200.48xlarge"}
-    (offer, *_) = offers(found(need(changes=newer)), Spot)
+    (offer, *_) = offers(found(need(changes={"gpu_groups.1.instance_type": "p6-b200.48xlarge"})), Spot)
     assert str(offer.quota) == "not known: AWS lists no spot quota for p6-b200"
-
-
-@pytest.mark.usefixtures("aws")
-def test_spot_is_offered_in_the_zones_of_the_network_and_elsewhere_in_all() -> None:
-    zones = {one.zone for one in offers(found(None, "us-east-1", "us-west-2"), Spot)}
-    assert {one for one in zones if one.startswith("us-east-1")} == {"us-east-1a", "us-east-1b", "us-east-1c"}
-    assert any(one.startswith("us-west-2") for one in zones)
 
 
 def test_the_spot_price_is_the_newest_and_its_range_that_of_the_week(aws: Published) -> None:
@@ -239,9 +227,6 @@ def test_what_is_denied_is_not_known_and_names_the_action(aws: Published) -> Non
         said = [*(one.why for one in findings.absent), *(note for one in findings.offers for note in one.notes)]
         assert any(f"not known: access denied, needs {action}" in one for one in said), operation
         aws.answers = before
-
-
-def test_the_action_that_is_denied_is_the_one_of_the_refused_request(aws: Published) -> None:
     aws.answers["GetServiceQuota"] = Refused("NoSuchResourceException")
     aws.answers["GetAWSDefaultServiceQuota"] = Refused("AccessDeniedException")
     (offer,) = offers(found(), OnDemand)
@@ -318,13 +303,16 @@ def test_a_throttled_request_is_sent_again() -> None:
     assert len(sent) == 2
 
 
-def test_every_region_is_asked_for_itself(aws: Published) -> None:
+def test_every_region_is_asked_for_itself_and_spot_is_offered_in_the_networks_zones_at_home(aws: Published) -> None:
     findings = found(None, "us-east-1", "us-west-2")
     asked = {(name, region) for name, region, _ in aws.requests}
     assert asked == {(name, region) for name in ALL for region in ("us-east-1", "us-west-2")}
     (far,) = [one for one in findings.offers if isinstance(one.offer, OnDemand) and one.offer.region == "us-west-2"]
     assert far.cost == (None, None)
     assert far.zones[0].startswith("us-west-2")
+    zones = {one.zone for one in offers(findings, Spot)}
+    assert {one for one in zones if one.startswith("us-east-1")} == {"us-east-1a", "us-east-1b", "us-east-1c"}
+    assert any(one.startswith("us-west-2") for one in zones)
 
 
 def test_a_region_without_the_type_offers_none_and_one_that_is_not_sold_in_blocks_is_not_asked_for(
