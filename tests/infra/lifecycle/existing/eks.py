@@ -33,7 +33,6 @@ class Eks:
         identities: `association` of DescribePodIdentityAssociation by ID.
         nodegroups: tags of each node group, by name.
         failing: paths that answer 503 this many times.
-        requests: paths that were asked for.
     """
 
     clusters: dict[str, Json] = field(default_factory=dict)
@@ -42,7 +41,6 @@ class Eks:
     identities: dict[str, Json] = field(default_factory=dict)
     nodegroups: dict[str, dict[str, str]] = field(default_factory=dict)
     failing: dict[str, int] = field(default_factory=dict)
-    requests: list[str] = field(default_factory=list)
 
     @contextmanager
     def serving(self, session: boto3.Session) -> Iterator[None]:
@@ -55,7 +53,6 @@ class Eks:
 
     def _send(self, request: AWSPreparedRequest, **_: object) -> AWSResponse:
         parts = urlsplit(request.url)
-        self.requests.append(parts.path)
         if self.failing.get(parts.path, 0):
             self.failing[parts.path] -= 1
             return _response(request, 503, {"message": "try again"}, "ServerException")

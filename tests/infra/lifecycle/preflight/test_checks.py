@@ -1,4 +1,4 @@
-"""The preflight against moto, and against botocore's stub for capacity reservations, which moto lacks."""
+"""The preflight against moto, and against botocore's stub for capacity reservations, which moto lacks; fields that a schema drops."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import boto3
 import pytest
@@ -30,15 +30,22 @@ from infra.lifecycle.preflight.checks import (
     quotas_suffice,
     reservations_match_the_settings,
 )
+from infra.lifecycle.preflight.crd_fields import dropped
+from infra.lifecycle.sandbox.modules import KUBERAY, PREVIOUS_KUBERAY, Module
 from infra.lifecycle.stack.bring_up import BringUp
 from infra.spec import release_rules
 from infra.spec.catalog import load_catalog
 from infra.spec.errors import RefusedError
+from infra.spec.manifest import Manifest
 from infra.spec.release import load_release
 from infra.spec.settings import from_mapping
 from platform_charts.charts.crds import CrdFolder
+from platform_charts.jobs.rayjob import render_job
+from tests.engines.kubernetes import crds_of
+from tests.engines.kubernetes_jobs import job
 from tests.infra.lifecycle.access.test_reach import Machine
 from tests.infra.spec.samples import Tree, changed, dev_sections, prod_sections
+from tests.training.cluster.team_cluster import target
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 MOTO_ACCOUNT = "123456789012"
@@ -323,3 +330,38 @@ def test_groups_whose_nodes_may_be_far_from_lustre_are_named() -> None:
     ]
     near = {**with_lustre(), "gpu_groups.0.availability_zones": ["us-east-1a"]}
     assert [one for one in notes(case(near, role=None)) if "lustre" in one] == []
+
+
+KEEPS = {"x-kubernetes-preserve-unknown-fields": True}
+EMBEDDED = {"x-kubernetes-embedded-resource": True, "properties": {"spec": {"properties": {}}}}
+
+
+def schema(kuberay: Module) -> Manifest:
+    """The schema of a RayJob's spec."""
+    (crd,) = [one for one in crds_of(kuberay) if one["spec"]["names"]["kind"] == "RayJob"]
+    (version,) = [one for one in crd["spec"]["versions"] if one["storage"]]
+    found: Manifest = version["schema"]["openAPIV3Schema"]
+    return found
+
+
+def test_a_job_has_no_field_that_the_pinned_crd_lacks_and_one_that_the_minor_before_lacks() -> None:
+    *_, rayjob = render_job(job("fields", team="research", group="a10g", workers=8), target())
+    assert list(dropped({"spec": rayjob["spec"]}, schema(KUBERAY))) == []
+    # The API server of a cluster with these CRDs refuses the job for this field.
+    assert list(dropped({"spec": rayjob["spec"]}, schema(PREVIOUS_KUBERAY))) == ["spec.preRunningDeadlineSeconds"]
+
+
+def test_a_field_is_dropped_unless_the_schema_names_it_or_keeps_what_it_does_not_name() -> None:
+    cases: tuple[tuple[dict[str, Any], dict[str, Any], list[str]], ...] = (
+        ({"a": 1}, {"properties": {"a": {}}}, []),
+        ({"a": 1, "b": {"c": 2}}, {"properties": {"a": {}}}, ["b"]),
+        ({"a": {"b": 1}}, {"properties": {"a": {"properties": {}}}}, ["a.b"]),
+        ({"a": {"b": 1}}, {"properties": {"a": KEEPS}}, []),
+        ({"a": {"b": 1}, "c": 2}, {**KEEPS, "properties": {"a": {"properties": {}}}}, ["a.b"]),
+        ({"a": {"any": {"b": 1}}}, {"properties": {"a": {"additionalProperties": {"properties": {}}}}}, ["a.any.b"]),
+        ({"a": {"any": "text"}}, {"properties": {"a": {"additionalProperties": True}}}, []),
+        ({"a": [{"b": 1}, {"c": 2}]}, {"properties": {"a": {"items": {"properties": {"b": {}}}}}}, ["a[].c"]),
+        ({"kind": "Pod", "metadata": {"name": "x"}, "spec": {"b": 1}}, EMBEDDED, ["spec.b"]),
+    )
+    for value, schema, paths in cases:
+        assert list(dropped(value, schema)) == paths, value
