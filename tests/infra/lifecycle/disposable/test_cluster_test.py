@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -133,20 +134,6 @@ def test_a_closed_terminal_interrupts_the_test_and_not_its_teardown() -> None:
     assert life.said[-1].startswith("up 1.0 min; down 1.0 min")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_second_signal_ends_the_teardown_and_says_how_to_continue(number: signal.Signals) -> None:
-    life = Life({"up": KeyboardInterrupt()})
-
-    def interrupted() -> int:
-        os.kill(os.getpid(), number)
-        pytest.fail("the teardown went on")
-
-    life.test.down = interrupted
-    with pytest.raises(KeyboardInterrupt):
-        life.test.run()
-    assert "it is not down, and billed until you take it down:" in life.said
-
-
 def test_a_reader_that_leaves_does_not_stop_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """As `make cluster-test | head -1`, or a terminal that is closed."""
     reader, writer = os.pipe()
@@ -162,9 +149,16 @@ def test_a_reader_that_leaves_does_not_stop_it(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_an_interrupted_teardown_says_how_to_end_it() -> None:
-    for error in (PlatformError("AWS does not answer"), KeyboardInterrupt()):
-        life = Life({"conformance": 1, "down": error})
-        with pytest.raises(type(error)):
+    def signalled(number: signal.Signals) -> int:
+        os.kill(os.getpid(), number)
+        pytest.fail("the teardown went on")
+
+    lives = [Life({"conformance": 1, "down": PlatformError("AWS does not answer")})]
+    for number in (signal.SIGINT, signal.SIGTERM):  # a second one, after that which ended the test
+        lives.append(Life({"up": KeyboardInterrupt()}))
+        lives[-1].test.down = partial(signalled, number)
+    for life in lives:
+        with pytest.raises((PlatformError, KeyboardInterrupt)):
             life.test.run()
         assert {"it is not down, and billed until you take it down:", HOW_TO_END} <= {*life.said}
 
