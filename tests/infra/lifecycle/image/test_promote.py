@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from infra.lifecycle.commands import promote as command
-from infra.lifecycle.image.distribution import Manifest
 from infra.lifecycle.image.ecr import EnvironmentRegistry
 from infra.lifecycle.image.record import write_copy, write_push
 from infra.lifecycle.options import PromoteOptions
@@ -22,6 +21,9 @@ from tests.engines.oci_registry import RunningRegistry, push_image, registry
 from tests.infra.lifecycle.image.accounts import Account, allow_moto
 
 TAG = f"{load_release().platform}-0123456789ab"
+DIGEST = f"sha256:{'d' * 64}"
+REVISION = "a" * 40
+TODAY = date(2030, 1, 31)
 
 
 @pytest.fixture
@@ -55,14 +57,6 @@ def release_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-@pytest.fixture
-def pushed(registries: dict[str, RunningRegistry], release_file: Path) -> Manifest:
-    """MLflow's image in staging, and in the release."""
-    image = push_image(registries["staging"].repository("rtp-staging/mlflow"), TAG, [b"packages", b"code"])
-    write_push(release_file, "mlflow", tag=TAG, digest=image.digest, revision="a" * 40, today=command.today())
-    return image
-
-
 def run(**options: Any) -> int:  # noqa: ANN401
     return command.promote(PromoteOptions(**{"image": "mlflow", "from_": "staging", "to": "prod", **options}))
 
@@ -70,15 +64,16 @@ def run(**options: Any) -> int:  # noqa: ANN401
 def test_prod_gets_the_digest_of_staging_and_the_release_records_it(
     accounts: dict[str, Account],
     registries: dict[str, RunningRegistry],
-    pushed: Manifest,
     release_file: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    pushed = push_image(registries["staging"].repository("rtp-staging/mlflow"), TAG, [b"packages", b"code"])
+    write_push(release_file, "mlflow", tag=TAG, digest=pushed.digest, revision=REVISION, today=command.today())
     assert run() == 0
     assert registries["prod"].repository("rtp-prod/mlflow").manifest(TAG) == pushed
     image = load_release(release_file).images["mlflow"]
     assert (image.tag, image.digest) == (TAG, pushed.digest)
-    assert image.source == f"built from commit {'a' * 40}; copied from staging to prod on {command.today()}"
+    assert image.source == f"built from commit {REVISION}; copied from staging to prod on {command.today()}"
     recorded = release_file.read_bytes()
     assert "mlflow: 3 blobs, " in capsys.readouterr().out
     assert run() == 0
@@ -86,17 +81,13 @@ def test_prod_gets_the_digest_of_staging_and_the_release_records_it(
     assert release_file.read_bytes() == recorded
 
 
-def test_an_image_that_was_never_pushed_is_refused(accounts: dict[str, Account], release_file: Path) -> None:
-    with pytest.raises(
-        RefusedError, match=r"unresolved in release\.yaml, .*: images\.trainer\.digest, images\.mlflow\.digest"
-    ):
-        run(image=None)
-
-
-@pytest.mark.usefixtures("pushed")
-def test_one_environment_is_not_two_and_a_target_without_repositories_names_the_command_that_makes_them(
-    accounts: dict[str, Account],
+def test_no_image_one_environment_or_no_repositories_are_refused_before_anything_is_copied(
+    accounts: dict[str, Account], release_file: Path
 ) -> None:
+    said = r"unresolved in release\.yaml, .*: images\.trainer\.digest, images\.mlflow\.digest"
+    with pytest.raises(RefusedError, match=said):
+        run(image=None)
+    write_push(release_file, "mlflow", tag=TAG, digest=DIGEST, revision=REVISION, today=TODAY)
     with pytest.raises(RefusedError, match="staging and staging have the same repositories"):
         run(to="staging")
     accounts["prod"].ecr.delete_repository(repositoryName="rtp-prod/mlflow")
@@ -104,10 +95,9 @@ def test_one_environment_is_not_two_and_a_target_without_repositories_names_the_
         run()
 
 
-@pytest.mark.usefixtures("pushed")
-def test_each_side_has_its_profile(
-    accounts: dict[str, Account], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+@pytest.mark.usefixtures("accounts")
+def test_each_side_has_its_profile(release_file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    write_push(release_file, "mlflow", tag=TAG, digest=DIGEST, revision=REVISION, today=TODAY)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     (tmp_path / "config").write_text("[profile one]\naws_access_key_id = a\naws_secret_access_key = b\n")
     with pytest.raises(RefusedError, match=r"staging: The config profile \(two\)"):
@@ -117,9 +107,6 @@ def test_each_side_has_its_profile(
 
 
 TRAINER_TAG = f"{load_release().platform}-cuda-0123456789ab"
-DIGEST = f"sha256:{'d' * 64}"
-REVISION = "a" * 40
-TODAY = date(2030, 1, 31)
 
 
 @pytest.fixture
