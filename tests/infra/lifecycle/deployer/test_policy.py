@@ -237,7 +237,7 @@ def test_each_allowed_account_has_policies_of_its_own_and_one_of_several_is_name
 
 VPC_ARN = arn("ec2", "vpc/vpc-0a1b2c3d4e5f60718")
 SHARED = arn("eks", "cluster/shared")
-SYSTEM = "nodegroup/shared/system-us-east-1a-1/1"
+SYSTEM = "nodegroup/shared/system-us-east-1a-0a1b2c3/1"
 STACK = stack_tag(settings_of("existing-cluster"))
 SHARED_OURS = {"aws:ResourceTag/stack": STACK}
 SHARED_NEW = {"aws:RequestTag/stack": STACK}

@@ -223,7 +223,11 @@ def test_a_setting_that_does_not_fit_the_cluster_is_the_only_problem(existing: E
             [CLUSTER_GROUP],
             f"{CLUSTER_GROUP} is the security group of cluster shared, which all nodes join | omit it",
         ),
-        ("node_security_groups", [far], f"{CLUSTER}.node_security_groups.0: {vpc}"),
+        (
+            "node_security_groups",
+            [far],
+            f"node_security_groups.0: {existing.network.vpc_id} has no security group {far}",
+        ),
     )
     for name, value, expected in settings:
         (told,) = existing.answers({f"{CLUSTER}.{name}": value})
