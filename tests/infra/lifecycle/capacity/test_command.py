@@ -53,6 +53,9 @@ def test_the_block_for_sale_is_first_with_its_purchase_and_its_settings(capsys: 
     capacity = "capacity: {kind: capacity_block, id: cr-…, availability_zone: us-east-1b, ends: 2030-01-04T11:30:00Z}"
     assert capacity in out.replace("'", "")
     assert "future reservation, us-east-1: EC2 takes requests for C, M, R, I, T and G types only" in out
+    enough = printed(capsys, *FIND)
+    assert "group h100 takes it as it is" in enough
+    assert "the changes below raise it" not in enough
 
 
 def test_every_change_in_the_document_is_accepted_by_the_settings(

@@ -128,10 +128,6 @@ def test_a_disk_that_is_too_small_for_everything_together_is_refused(tmp_path: P
     assert "buildah rmi --prune" in refused.value.remedy
 
 
-def test_nothing_needs_no_room() -> None:
-    require_room([])
-
-
 def clone(folder: Path, *, umask: int, message: str) -> Path:
     """This repository's files of MLflow's image in a checkout of its own, with the permissions of a umask."""
     recipe = RECIPES["mlflow"]
