@@ -211,7 +211,10 @@ def test_only_an_environment_whose_stores_die_with_it_may_empty_them() -> None:
     assert not any("ecr:BatchDeleteImage" in one["Action"] for one in statements("prod"))
 
 
-def test_the_command_writes_one_file_per_policy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_one_file_per_policy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("infra.lifecycle.commands.deployer.record", lambda one: graph(one.environment.name))
     assert main(["deployer-policy", "--env", "dev", "--file", str(tmp_path / "policy.json")]) == 0
     policies = deployer_policies(settings_of("dev"), graph("dev"))
     written = sorted(tmp_path.iterdir())
