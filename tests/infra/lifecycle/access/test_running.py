@@ -139,20 +139,19 @@ def test_a_release_without_a_field_that_an_object_sets_is_refused(older: Cluster
     assert list(no_object_loses_a_field(upgrade(ants("v1alpha1", "v1", stored="v1")))) == []
 
 
-def test_before_the_first_up_the_preflight_notes_that_no_cluster_exists(program: Program) -> None:
+def test_without_a_stack_or_outputs_there_is_no_cluster_yet_and_an_error_of_pulumi_is_not_taken_for_that(
+    program: Program,
+) -> None:
     program("pulumi", "#!/bin/sh\necho \"error: no stack named 'dev' found\" >&2; exit 255\n")
     first = upgrade(ants("v1", stored="v1"))
     assert answers(first) == []
     assert list(no_object_loses_a_field(first)) == []
     assert [note for note in notes(first) if "no cluster yet" in note]
-
-
-def test_an_interrupted_first_up_has_no_cluster_and_an_error_of_pulumi_is_not_taken_for_that(program: Program) -> None:
-    program("pulumi", "#!/bin/sh\necho '{}'\n")
-    assert StackCluster(case(role=None).settings).crds() is None
+    program("pulumi", "#!/bin/sh\necho '{}'\n")  # a first `up` that was interrupted
+    assert StackCluster(first.settings).crds() is None
     program("pulumi", "#!/bin/sh\necho 'error: could not reach the backend' >&2; exit 255\n")
     with pytest.raises(PlatformError, match="could not reach the backend"):
-        StackCluster(case(role=None).settings).crds()
+        StackCluster(first.settings).crds()
 
 
 def test_an_unreachable_cluster_and_a_missing_aws_cli_are_named(program: Program, tmp_path: Path) -> None:

@@ -61,8 +61,12 @@ def test_the_block_for_sale_is_first_with_its_purchase_and_its_settings(capsys: 
 def test_every_change_in_the_document_is_accepted_by_the_settings(
     aws: Published, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    aws.answers["DescribeCapacityReservations"] = {"CapacityReservations": [described()]}
+    unfit = described(CapacityReservationId="cr-0000000000000000e", Tenancy="dedicated")
+    aws.answers["DescribeCapacityReservations"] = {"CapacityReservations": [described(), unfit]}
     found = json.loads(printed(capsys, *FIND, "--json"))
+    (dedicated,) = [one for one in found["offers"] if one["id"] == unfit["CapacityReservationId"]]
+    assert dedicated["settings"] is None
+    assert "it is of dedicated tenancy, nodes are not" in dedicated["shortfalls"]
     kinds = [one["kind"] for one in found["offers"]]
     assert kinds[:2] == ["reservation", "block_offering"]
     assert {"on_demand", "spot"} <= set(kinds)
@@ -154,11 +158,3 @@ def test_without_a_number_of_nodes_it_prints_the_calendar(
     aws.answers["DescribeCapacityReservations"] = Refused("UnauthorizedOperation")
     said = printed(capsys, *PROD, status=3)
     assert "not known: access denied, needs ec2:DescribeCapacityReservations" in said
-
-
-def test_a_reservation_that_no_node_can_use_has_no_settings(aws: Published, capsys: pytest.CaptureFixture[str]) -> None:
-    aws.answers["DescribeCapacityReservations"] = {"CapacityReservations": [described(Tenancy="dedicated")]}
-    ways = json.loads(printed(capsys, *FIND, "--json"))["offers"]
-    (reservation,) = [one for one in ways if one["kind"] == "reservation"]
-    assert reservation["settings"] is None
-    assert "it is of dedicated tenancy, nodes are not" in reservation["shortfalls"]

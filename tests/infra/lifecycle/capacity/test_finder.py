@@ -7,9 +7,7 @@ from typing import Any
 
 import boto3
 import pytest
-from botocore.awsrequest import AWSRequest, AWSResponse
 from botocore.exceptions import UnauthorizedSSOTokenError
-from moto.core.botocore_stubber import MockRawResponse
 
 from infra.lifecycle.account.aws import Clients
 from infra.lifecycle.capacity.finder import Findings, find
@@ -17,7 +15,6 @@ from infra.lifecycle.capacity.need import Need
 from infra.lifecycle.capacity.offers import BlockOffering, NotKnown, OnDemand, Reserved, Spot
 from infra.lifecycle.capacity.permissions import ACTIONS
 from infra.lifecycle.capacity.sources.asking import ask
-from infra.lifecycle.capacity.sources.on_demand import zones_that_offer
 from infra.spec.catalog import load_catalog
 from infra.spec.errors import RefusedError
 from tests.infra.lifecycle.capacity.published import ACCOUNT, Published, Refused, Tree, published
@@ -282,25 +279,6 @@ def test_credentials_that_expire_or_cannot_be_renewed_end_the_search(aws: Publis
     with pytest.raises(RefusedError, match="no valid AWS credentials") as refused:
         ask("ec2:DescribeInstances", expired)
     assert "aws sso login" in refused.value.remedy
-
-
-@pytest.mark.usefixtures("aws")
-def test_a_throttled_request_is_sent_again() -> None:
-    sent: list[AWSRequest] = []
-
-    def throttle(request: AWSRequest, **_: object) -> AWSResponse | None:
-        sent.append(request)
-        if len(sent) > 1:
-            return None
-        body = b"<Response><Errors><Error><Code>RequestLimitExceeded</Code></Error></Errors><RequestID>1</RequestID></Response>"
-        return AWSResponse(request.url, 503, {}, MockRawResponse(body))
-
-    client = account()
-    client.of("ec2", "us-east-1").meta.events.register_first("before-send.ec2.DescribeInstanceTypeOfferings", throttle)
-    zones = zones_that_offer(client, "us-east-1", need())
-    assert isinstance(zones, tuple)
-    assert "us-east-1a" in zones
-    assert len(sent) == 2
 
 
 def test_every_region_is_asked_for_itself_and_spot_is_offered_in_the_networks_zones_at_home(aws: Published) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,6 @@ from infra.preview.recording import Recording
 from infra.spec.names import stack_tag
 from tests.infra.aws.graphs import ENVIRONMENTS, EXISTING, graph, settings_of, unusual
 from tests.infra.aws.test_existing import UNUSUAL, unusual_cluster
-from tests.infra.lifecycle.deployer.decisions import is_allowed
 from tests.infra.spec.test_existing import with_changes
 
 MAX_POLICIES = 10
@@ -45,6 +45,42 @@ def statements(environment: str) -> list[dict[str, Any]]:
     """Every statement of an environment."""
     policies = deployer_policies(settings_of(environment), graph(environment))
     return [statement for policy in policies for statement in policy.document["Statement"]]
+
+
+def is_allowed(
+    statements: Sequence[Mapping[str, Any]], action: str, resource: str, context: Mapping[str, str] | None = None
+) -> bool:
+    """Whether a statement allows the action on the resource in this request context.
+
+    A double of IAM, whose simulator needs an account; moto knows neither conditions nor, outside S3, resources.
+    """
+    return any(
+        statement["Effect"] == "Allow"
+        and action in statement["Action"]
+        and any(fnmatchcase(resource, pattern) for pattern in statement["Resource"])
+        and _holds(statement.get("Condition", {}), context or {})
+        for statement in statements
+    )
+
+
+def _holds(condition: Mapping[str, Mapping[str, Any]], context: Mapping[str, str]) -> bool:
+    return all(
+        _matches(operator, values, context.get(key))
+        for operator, keys in condition.items()
+        for key, values in keys.items()
+    )
+
+
+def _matches(operator: str, values: str | Sequence[str], actual: str | None) -> bool:
+    wanted = [values] if isinstance(values, str) else values
+    if operator.endswith("IfExists"):
+        return actual is None or _matches(operator.removesuffix("IfExists"), values, actual)
+    if actual is None:
+        return False
+    if operator in {"StringEquals", "Bool"}:
+        return actual in wanted
+    assert operator in {"StringLike", "ArnLike", "ArnEquals"}, f"unknown operator {operator}"
+    return any(fnmatchcase(actual, pattern) for pattern in wanted)
 
 
 def allowed(environment: str, requests: Iterable[Request]) -> list[Request]:

@@ -5,7 +5,6 @@ moto has clusters and node groups only, and leaves the access configuration of a
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 import boto3
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from moto.core.botocore_stubber import MockRawResponse
 
 Json = dict[str, Any]
 
@@ -96,14 +96,6 @@ class Eks:
             yield {key: one[key] for key in ("associationId", "namespace", "serviceAccount")}
 
 
-class _Body(io.BytesIO):
-    """A response's body, as botocore reads it."""
-
-    def stream(self, **_: object) -> Iterator[bytes]:
-        """The body in one piece."""
-        yield self.read()
-
-
 def _response(request: AWSPreparedRequest, status: int, body: Json, error: str) -> AWSResponse:
     headers = {"Content-Type": "application/json", **({"x-amzn-ErrorType": error} if error else {})}
-    return AWSResponse(request.url, status, headers, _Body(json.dumps(body).encode()))
+    return AWSResponse(request.url, status, headers, MockRawResponse(json.dumps(body).encode()))

@@ -10,7 +10,6 @@ from typing import NoReturn
 import pytest
 from botocore.exceptions import ClientError
 
-from infra.lifecycle.access.reach import obstacles
 from infra.lifecycle.existing.cluster import FoundCluster, read_cluster
 from infra.lifecycle.existing.cluster_rules import cluster_problems, needed_addons
 from infra.lifecycle.image.availability import MissingImage
@@ -21,7 +20,6 @@ from infra.spec.names import STACK_TAG, stack_tag
 from infra.spec.release import load_release
 from infra.spec.settings import StackSettings, from_mapping
 from tests.infra.aws.graphs import settings_of
-from tests.infra.lifecycle.access.test_reach import Machine
 from tests.infra.lifecycle.existing.eks import ENDPOINT, Eks, Json
 from tests.infra.lifecycle.existing.network import ACCOUNT, Network, account, make_network
 from tests.infra.lifecycle.preflight.test_checks import case
@@ -279,20 +277,10 @@ def test_a_busy_server_is_asked_again_and_a_broken_one_is_no_empty_answer(
         existing.read()
 
 
-def test_an_existing_cluster_is_reached_as_its_owner_does() -> None:
-    """A tunnel needs nodes of the stack, which come with the first update."""
-    settings = settings_of("existing-cluster")
-    assert not is_private(settings)
-    for missing in ((), ("aws",)):
-        assert [*obstacles(settings, "https://c", Machine(reached=("https://c",), missing=missing))] == []
-    ((said, remedy),) = obstacles(settings, "https://c", Machine())
-    assert said == "https://c does not answer: timed out"
-    assert "RTP_API_SERVER" in remedy
-
-
 def test_the_platform_waits_for_its_images_although_the_cluster_is_there(existing: Existing) -> None:
     settings, mlflow = existing.settings(), MissingImage("mlflow", "repository missing")
     assert read_account(settings, RELEASE, existing.network.session).endpoint is None
+    assert not is_private(settings)
     stages: tuple[tuple[tuple[MissingImage, ...], Stage], ...] = (((mlflow,), Stage.AWS), ((), Stage.ALL))
     for missing, stage in stages:
         state = AccountState(endpoint=None, missing=missing)

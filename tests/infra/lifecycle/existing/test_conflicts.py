@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
+from typing import Any
 
 import pytest
 
@@ -42,28 +43,21 @@ def found(*, without: str = "") -> FoundCluster:
     """What AWS says about a cluster with all EKS add-ons but one."""
     addon = AddOn(version="v1.99.0-eksbuild.1", status="ACTIVE", stack="")
     names = needed_addons(settings_of("existing-cluster"), RELEASE)
-    return FoundCluster(
-        name="shared",
-        status="ACTIVE",
-        version="1.35",
-        authentication="API",
-        vpc_id="",
-        service_cidr="",
-        ip_family="ipv4",
-        endpoint="",
-        authority="",
-        has_private_endpoint=True,
-        subnet_cidrs=frozenset(),
-        security_group_id="",
-        node_security_groups=frozenset(),
-        known_security_groups=frozenset(),
-        admitted=frozenset(),
-        addons={name: addon for name in names if name != without},
-        driver_roles={},
-        foreign_entries=frozenset(),
-        foreign_associations={},
-        stacks=frozenset(),
-    )
+    text = dict.fromkeys(("vpc_id", "service_cidr", "endpoint", "authority", "security_group_id"), "")
+    sets = ("subnet_cidrs", "node_security_groups", "known_security_groups", "admitted", "foreign_entries", "stacks")
+    facts: dict[str, Any] = {
+        **text,
+        **dict.fromkeys(sets, frozenset()),
+        "name": "shared",
+        "status": "ACTIVE",
+        "version": "1.35",
+        "authentication": "API",
+        "ip_family": "ipv4",
+        "has_private_endpoint": True,
+        "driver_roles": {},
+        "foreign_associations": {},
+    }
+    return FoundCluster(**facts, addons={name: addon for name in names if name != without})
 
 
 def workload(kind: str, name: str, image: str, *, namespace: str = THEIRS, **container: object) -> Manifest:
