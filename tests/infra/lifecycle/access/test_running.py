@@ -79,10 +79,7 @@ def ants(*versions: str, stored: str, chart: str = "1.7.0") -> Manifest:
     made = crd("ants", "ray.io")
     (first,) = made["spec"]["versions"]
     made["spec"]["versions"] = [{**first, "name": name, "storage": name == stored} for name in versions]
-    made["metadata"]["annotations"] = {
-        CHART_VERSION: chart,
-        "api-approved.kubernetes.io": "unapproved, a test's own",
-    }
+    made["metadata"]["annotations"] = {CHART_VERSION: chart, "api-approved.kubernetes.io": "unapproved, a test's own"}
     return made
 
 

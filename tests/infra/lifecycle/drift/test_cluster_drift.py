@@ -95,10 +95,7 @@ def test_a_change_of_an_object_of_a_chart_is_found_in_its_namespace_and_outside(
     rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
     role = api_object("rbac.authorization.k8s.io/v1", "ClusterRole", "drift-sample", rules=[rule])
     applied = {**settings, "metadata": {"name": "settings", "namespace": "charts"}}
-    with (
-        kubernetes_api.namespace("charts"),
-        kubernetes_api.applied(applied, role, _release("charts", settings, role)),
-    ):
+    with kubernetes_api.namespace("charts"), kubernetes_api.applied(applied, role, _release("charts", settings, role)):
         mine = [one for one in installed_objects(kubernetes_api) if one["metadata"]["namespace"] == "charts"]
         assert mine[0] == applied
         assert list(compare(kubernetes_api, mine)) == []

@@ -108,10 +108,7 @@ def few_addresses(found: Network) -> Tree:
 
 
 PLANTED: tuple[tuple[Callable[[Network], Tree | None], str], ...] = (
-    (
-        another_range,
-        "set network.existing.cidrs: [10.40.0.0/16, 10.41.0.0/16, 100.64.0.0/16]",
-    ),
+    (another_range, "set network.existing.cidrs: [10.40.0.0/16, 10.41.0.0/16, 100.64.0.0/16]"),
     (without_names("EnableDnsSupport"), "has enable-dns-support off"),
     (without_names("EnableDnsHostnames"), "--enable-dns-hostnames"),
     (wrong_zone, "is in us-east-1c | name it below us-east-1c, or another subnet here"),

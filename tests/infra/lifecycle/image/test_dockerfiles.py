@@ -110,6 +110,8 @@ def test_files_and_bytecode_do_not_depend_on_the_time_of_the_build(image: ImageN
         [compiling] = [step for step in stage.values("RUN") if "compileall" in step]
         assert "PYTHONHASHSEED=0" in compiling
         assert "--invalidation-mode unchecked-hash" in compiling
+    making_users = [stage for stage in stages.values() if any("useradd" in step for step in stage.values("RUN"))]
+    assert all("SOURCE_DATE_EPOCH" in stage.values("ARG") for stage in making_users), "useradd writes the day"
     copied = {value.split()[0] for stage in stages.values() for value in stage.values("COPY")}
     for name in {one.removeprefix("--from=") for one in copied if one.startswith("--from=")}:
         assert "SOURCE_DATE_EPOCH" in stages[name].values("ARG")

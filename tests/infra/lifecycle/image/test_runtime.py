@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -16,7 +14,7 @@ import pytest
 
 from infra.lifecycle.image.disk import Need, require_room
 from infra.lifecycle.image.engines import Buildah, Docker
-from infra.lifecycle.image.plan import EPOCH, Build, Torch, plan
+from infra.lifecycle.image.plan import Build, Torch, plan
 from infra.lifecycle.image.recipes import IMAGES, RECIPES, ImageName
 from infra.lifecycle.image.runtime import has_runtime, needed_room, on_runtime, runtime_reference
 from infra.lifecycle.image.source import read_source
@@ -24,7 +22,6 @@ from infra.spec.errors import RefusedError
 from infra.spec.release_rules import ROOT
 from tests.engines.image_builder import ImageBuilder, image_builder
 from tests.engines.small_disk import small_disk
-from tests.infra.lifecycle.image.dockerfile import read
 from tests.infra.lifecycle.image.samples import checkout, commit, git, release
 
 DOCKERFILE = """ARG PYTHON_IMAGE
@@ -175,22 +172,3 @@ def test_two_checkouts_give_the_same_image(builder: ImageBuilder, tmp_path: Path
         builder.run(*[word for word in Buildah().build(build, reference)[1:] if word != "--layers"])
         digests.append(builder.export(reference, tmp_path / str(number)))
     assert digests[0] == digests[1]
-
-
-def test_a_user_has_the_day_of_the_epoch(tmp_path: Path) -> None:
-    """`useradd` writes the day into /etc/shadow: that of SOURCE_DATE_EPOCH, if the stage declares it."""
-    useradd = shutil.which("useradd", path="/usr/sbin:/sbin")
-    if useradd is None or os.geteuid() != 0:
-        pytest.skip("useradd needs root, and Debian's package passwd")
-    for image in IMAGES:
-        stage, etc = read(ROOT / RECIPES[image].dockerfile).stages["runtime"], tmp_path / image / "etc"
-        step = next(value for value in stage.values("RUN") if "useradd" in value)
-        assert "SOURCE_DATE_EPOCH" in stage.values("ARG")
-        etc.mkdir(parents=True)
-        for name in ("passwd", "shadow", "gshadow"):
-            (etc / name).touch()
-        (etc / "group").write_text("some:x:1000:\n")
-        words = shlex.split(next(part for part in step.split("&&") if "useradd" in part))
-        environment = {**os.environ, "SOURCE_DATE_EPOCH": str(EPOCH)}
-        subprocess.run([useradd, "--prefix", etc.parent, *words[1:]], env=environment, check=True, capture_output=True)
-        assert (etc / "shadow").read_text().split(":")[2] == str(EPOCH // 86_400), image

@@ -27,7 +27,6 @@ from infra.lifecycle.preflight.checks import (
     check,
     notes,
     problems,
-    quotas_suffice,
     reservations_match_the_settings,
 )
 from infra.lifecycle.preflight.crd_fields import dropped
@@ -176,11 +175,7 @@ WITHOUT_GROUPS = {"gpu_groups": [], "teams": []}
             "admin",
             f"{NETWORK} to zones of us-east-1a, us-east-1b, us-east-1c, us-east-1d, us-east-1f",
         ),
-        (
-            with_lustre(),
-            "admin",
-            "S3 answers 404 to a request for bucket corpus of storage.lustre.source",
-        ),
+        (with_lustre(), "admin", "S3 answers 404 to a request for bucket corpus of storage.lustre.source"),
     ],
 )
 def test_what_the_account_or_this_machine_lacks_is_named(changes: Tree, role: str, expected: str) -> None:
@@ -219,28 +214,17 @@ def test_an_expired_test_cluster_and_an_unresolved_release_in_prod_are_not_broug
 
 
 class _Session:
-    """A session with one client, stubbed by botocore."""
+    """A session with a client of EC2, stubbed by botocore."""
 
-    def __init__(self, service: str) -> None:
-        self._service = service
-        self.stubbed = boto3.client(service, region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
+    def __init__(self) -> None:
+        self.stubbed = boto3.client("ec2", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
         self.stub = Stubber(self.stubbed)
         self.stub.activate()
 
     def client(self, service: str) -> Client:
         """The client."""
-        assert service == self._service
+        assert service == "ec2"
         return self.stubbed
-
-
-def test_a_quota_without_an_applied_value_has_awss_default() -> None:
-    session = _Session("service-quotas")
-    session.stub.add_client_error("get_service_quota", "NoSuchResourceException")
-    session.stub.add_response("get_aws_default_service_quota", {"Quota": quota(5)})
-    one = case({"gpu_groups": [], "teams": []}, role=None)
-    (said, _), *others = quotas_suffice(replace(one, session=session))
-    assert "is 5 vCPUs" in said
-    assert others == []
 
 
 def test_a_missing_permission_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,12 +238,7 @@ def test_a_missing_permission_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> N
     assert "grant these credentials this read permission" in problem
 
 
-ACTIVE = {
-    "InstanceType": "p5.48xlarge",
-    "AvailabilityZone": "us-east-1a",
-    "State": "active",
-    "TotalInstanceCount": 2,
-}
+ACTIVE = {"InstanceType": "p5.48xlarge", "AvailabilityZone": "us-east-1a", "State": "active", "TotalInstanceCount": 2}
 
 
 def test_a_reservation_must_match_the_settings() -> None:
@@ -272,7 +251,7 @@ def test_a_reservation_must_match_the_settings() -> None:
     }
     settings = case({"gpu_groups.1.capacity": RESERVATION, "gpu_groups.1.placement": "none"}, role=None)
     for message, reservation in said_of.items():
-        session = _Session("ec2")
+        session = _Session()
         found = {"CapacityReservations": [{**ACTIVE, **reservation}]}
         session.stub.add_response("describe_capacity_reservations", found)
         told = [said for said, _ in reservations_match_the_settings(replace(settings, session=session))]
