@@ -191,7 +191,12 @@ def test_its_settings_have_expiry_owner_and_purpose_and_go_with_it(made: ThrowAw
     assert environment.expires == made.expires
     with pytest.raises(SettingsError, match="exists"):
         made.write()
-    variables: dict[str, str] = {}
+    variables = {"PULUMI_CONFIG_PASSPHRASE": "mine"}  # the user's is left alone
+    made.make_passphrase(variables)
+    assert variables == {"PULUMI_CONFIG_PASSPHRASE": "mine"}
+    assert not made.passphrase_file.exists()
+    assert "make down" in made.how_to_end()[0]
+    variables.clear()
     made.make_passphrase(variables)
     file = Path(variables["PULUMI_CONFIG_PASSPHRASE_FILE"])
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -200,14 +205,6 @@ def test_its_settings_have_expiry_owner_and_purpose_and_go_with_it(made: ThrowAw
     made.forget()
     assert not file.exists()
     assert not made.settings_file.exists()
-
-
-def test_a_passphrase_of_the_users_is_left_alone(made: ThrowAway) -> None:
-    variables = {"PULUMI_CONFIG_PASSPHRASE": "mine"}
-    made.make_passphrase(variables)
-    assert variables == {"PULUMI_CONFIG_PASSPHRASE": "mine"}
-    assert not made.passphrase_file.exists()
-    assert "make down" in made.how_to_end()[0]
 
 
 def test_values_and_names_that_are_no_settings_leave_no_file(made: ThrowAway) -> None:

@@ -152,26 +152,19 @@ def test_another_error_of_aws_is_not_an_answer(empty: Account) -> None:
             missing(empty, trainer=ABSENT, mlflow=ABSENT)
 
 
-def test_the_registry_follows_from_account_region_and_name(empty: Account) -> None:
-    registry = EnvironmentRegistry.open("dev").registry
-    assert registry == empty.registry
-    assert registry.host == "123456789012.dkr.ecr.us-east-1.amazonaws.com"
-    assert registry.prefix == f"{registry.host}/rtp-dev"
-    assert registry.name(load_release().images["trainer"]) == "rtp-dev/trainer"
-
-
-def test_an_account_that_the_environment_does_not_allow_is_refused(
+def test_the_registry_follows_from_account_region_and_name_and_others_are_refused(
     empty: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    ours = EnvironmentRegistry.open("dev")
+    assert ours.registry == empty.registry
+    assert ours.registry.host == "123456789012.dkr.ecr.us-east-1.amazonaws.com"
+    assert ours.registry.prefix == f"{ours.registry.host}/rtp-dev"
+    assert ours.registry.name(load_release().images["trainer"]) == "rtp-dev/trainer"
+    other = EnvironmentRegistry("dev", ours.registry._replace(account="999999999999"), ours.client)
+    with pytest.raises(RefusedError, match=r"that of dev is 999999999999\.dkr\.ecr"):
+        other.log_in()
+    with pytest.raises(RefusedError, match=r"prod: The config profile \(absent\) could not be found"):
+        EnvironmentRegistry.open("prod", profile="absent")
     monkeypatch.setattr(ecr, "load_environment", load_environment)
     with pytest.raises(RefusedError, match="AWS account 123456789012 may not hold environment prod"):
         EnvironmentRegistry.open("prod")
-
-
-def test_an_unknown_profile_and_credentials_for_another_registry_are_refused(empty: Account) -> None:
-    with pytest.raises(RefusedError, match=r"prod: The config profile \(absent\) could not be found"):
-        EnvironmentRegistry.open("prod", profile="absent")
-    registry = EnvironmentRegistry.open("dev")
-    other = EnvironmentRegistry("dev", registry.registry._replace(account="999999999999"), registry.client)
-    with pytest.raises(RefusedError, match=r"that of dev is 999999999999\.dkr\.ecr"):
-        other.log_in()

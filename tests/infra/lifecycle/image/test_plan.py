@@ -13,7 +13,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from infra.lifecycle.image import sbom
-from infra.lifecycle.image.plan import Build, Torch, plan, require_pinned_base, torch_choice
+from infra.lifecycle.image.plan import Build, Torch, plan, torch_choice
 from infra.lifecycle.image.recipes import IMAGES, RECIPES, ImageName, Variant
 from infra.lifecycle.image.source import IgnoreRules, Source, read_source, require_committed
 from infra.spec.errors import PlatformError, RefusedError, SettingsError
@@ -101,12 +101,6 @@ def test_the_address_of_an_index_is_neither_part_of_the_identity_nor_recorded(tr
     elsewhere = cpu(trainer, index="https://user:secret@index.example/simple")
     assert elsewhere.tag == cpu(trainer).tag
     assert "secret" not in elsewhere.arguments["BUILD"]
-
-
-def test_a_base_without_a_digest_is_not_pushed() -> None:
-    require_pinned_base(release())
-    with pytest.raises(RefusedError, match=r"images\.python-base\.digest .* is unresolved"):
-        require_pinned_base(load_release())
 
 
 def test_without_the_hash_of_a_download_an_image_that_needs_it_is_refused(trainer: Source, mlflow: Source) -> None:
