@@ -300,7 +300,7 @@ def test_an_admitted_job_has_the_group_of_its_workers_not_that_of_its_head() -> 
 
 
 def test_a_job_that_names_no_group_is_in_none() -> None:
-    empty = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}}
+    empty: Manifest = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}}
     other = {**rayjob(), "spec": {"clusterSelector": {"ray.io/cluster": "other"}}}
     for job in (rayjob(workers()), rayjob(), other, rayjob(workers({"affinity": empty}))):
         assert job_of(job, None).groups == (), job

@@ -131,15 +131,13 @@ def missing(empty: Account, **digests: str) -> tuple[MissingImage, ...]:
 
 
 def test_an_empty_account_lacks_the_repositories_then_the_digests_then_the_images(empty: Account) -> None:
-    def lacking(reason: str, *names: ImageName) -> tuple[MissingImage, ...]:
-        return tuple(MissingImage(name, reason) for name in names)
-
-    assert missing(empty) == lacking("repository missing", "trainer", "mlflow")
-    assert missing(empty, trainer=ABSENT, mlflow=ABSENT) == lacking("repository missing", "trainer", "mlflow")
+    nowhere = (MissingImage("trainer", "repository missing"), MissingImage("mlflow", "repository missing"))
+    assert missing(empty) == missing(empty, trainer=ABSENT, mlflow=ABSENT) == nowhere
     empty.create("trainer", "mlflow")
-    assert missing(empty) == lacking("digest unresolved", "trainer", "mlflow")
+    unresolved = (MissingImage("trainer", "digest unresolved"), MissingImage("mlflow", "digest unresolved"))
+    assert missing(empty) == unresolved
     pushed = {"mlflow": put_image(empty.ecr, "rtp-dev/mlflow", "0.1.0-0123456789ab"), "trainer": ABSENT}
-    assert missing(empty, **pushed) == lacking("not in the registry", "trainer")
+    assert missing(empty, **pushed) == (MissingImage("trainer", "not in the registry"),)
     pushed["trainer"] = put_image(empty.ecr, "rtp-dev/trainer", "0.1.0-0123456789ab")
     assert missing(empty, **pushed) == ()
     assert EnvironmentRegistry.open("dev").digest(load_release().images["mlflow"], "0.1.0-x") is None

@@ -152,7 +152,7 @@ def with_lustre() -> Tree:
 
 NETWORK = "network.availability_zones"
 HOME = ["us-east-1a", "us-east-1b"]
-WITHOUT_GROUPS = {"gpu_groups": [], "teams": []}
+WITHOUT_GROUPS: Tree = {"gpu_groups": [], "teams": []}
 
 
 @pytest.mark.usefixtures("quotas")
