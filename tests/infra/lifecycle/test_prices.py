@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -36,9 +37,11 @@ def product(usd: float, *, usage: str = "X", begin: str = "0", more: tuple[float
     )
 
 
-def client_answering(*answers: list[str]) -> Client:
-    """A pricing client that returns these answers in order, for any request."""
+def client_answering(*answers: list[str], asked: list[dict[str, Any]] | None = None) -> Client:
+    """A pricing client that returns these answers in order, for any request, which it notes."""
     client = boto3.client("pricing", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
+    noted = [] if asked is None else asked
+    client.meta.events.register("before-parameter-build.pricing.GetProducts", lambda params, **_: noted.append(params))
     stub = Stubber(client)
     for answer in answers:
         stub.add_response("get_products", {"PriceList": answer}, {"ServiceCode": ANY, "Filters": ANY})
@@ -71,15 +74,17 @@ def test_a_type_that_is_not_sold_in_the_price_region_is_not_looked_up() -> None:
     assert (found.instances, found.missing) == ((), ())
 
 
-@pytest.mark.parametrize(
-    ("answer", "reason"),
-    [([], "found none"), ([product(1), product(2)], "found 1, 2"), ([product(1, begin="9")], "none")],
-)
-def test_no_match_and_several_matches_are_unresolved(answer: list[str], reason: str) -> None:
-    found = look_up(small_catalog(), client_answering(answer, *SERVICE_ANSWERS, [product(1)]))
-    (missing,) = found.missing
-    assert missing.name == "g6.xlarge"
-    assert reason in missing.reason
+def test_no_match_and_several_matches_are_unresolved() -> None:
+    answers: tuple[tuple[list[str], str], ...] = (
+        ([], "found none"),
+        ([product(1), product(2)], "found 1, 2"),
+        ([product(1, begin="9")], "none"),
+    )
+    for answer, reason in answers:
+        found = look_up(small_catalog(), client_answering(answer, *SERVICE_ANSWERS, [product(1)]))
+        (missing,) = found.missing
+        assert missing.name == "g6.xlarge"
+        assert reason in missing.reason
 
 
 def test_equal_prices_are_one_price_and_only_the_first_tier_counts() -> None:
@@ -88,66 +93,42 @@ def test_equal_prices_are_one_price_and_only_the_first_tier_counts() -> None:
     assert found.instances == (Quote("g6.xlarge", 1),)
 
 
-@pytest.mark.parametrize(
-    ("usage", "is_found"),
-    [
-        ("AmazonEKS-Hours:perCluster", True),
-        ("USW2-AmazonEKS-Hours:perCluster", True),
-        ("USE1-OutpostsAmazonEKS-Hours:perCluster", False),
-    ],
-)
-def test_only_the_regions_prefix_is_allowed_in_a_usage_type(usage: str, is_found: bool) -> None:  # noqa: FBT001
-    services = [[product(0.1, usage=usage)], *SERVICE_ANSWERS[1:]]
-    found = look_up(small_catalog(), client_answering([product(1)], *services, [product(1)]))
-    assert isinstance(found.services[0], Quote) is is_found
+def test_only_the_regions_prefix_is_allowed_in_a_usage_type() -> None:
+    for prefix, is_found in (("", True), ("USW2-", True), ("USE1-Outposts", False)):
+        services = [[product(0.1, usage=f"{prefix}AmazonEKS-Hours:perCluster")], *SERVICE_ANSWERS[1:]]
+        found = look_up(small_catalog(), client_answering([product(1)], *services, [product(1)]))
+        assert isinstance(found.services[0], Quote) is is_found, prefix
 
 
 def test_queries_name_the_region_and_the_product() -> None:
-    client = boto3.client("pricing", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
     asked: list[dict[str, Any]] = []
-    client.meta.events.register("before-parameter-build.pricing.GetProducts", lambda params, **_: asked.append(params))
-    stub = Stubber(client)
-    for answer in ([product(1)], *SERVICE_ANSWERS, [product(1)]):
-        stub.add_response("get_products", {"PriceList": answer}, {"ServiceCode": ANY, "Filters": ANY})
-    with stub:
-        look_up(small_catalog(), client)
+    look_up(small_catalog(), client_answering([product(1)], *SERVICE_ANSWERS, [product(1)], asked=asked))
     fields = {one["Field"]: one["Value"] for one in asked[0]["Filters"]}
     assert fields == {**instance_query("g6.xlarge").filters, "regionCode": "us-east-1"}
     assert {one["Field"] for one in asked[-1]["Filters"]} == {*database_query("x").filters, "regionCode"}
+    assert set(SERVICES) == set(type(load_catalog().prices.services).model_fields), "every service has a query"
 
 
 @pytest.fixture
 def catalog_file(tmp_path: Path) -> Path:
     """A copy of the shipped catalogue."""
     copy = tmp_path / "catalog.yaml"
-    copy.write_text(CATALOG_FILE.read_text(encoding="utf-8"), encoding="utf-8")
+    shutil.copy(CATALOG_FILE, copy)
     return copy
 
 
 def test_prices_are_written_with_date_and_source(catalog_file: Path) -> None:
-    database = Quote("db.m7g.large", 0.168)
-    write(PriceList((), (Quote("nat_gateway_hour", 0.05),), (database,)), catalog_file, today=TODAY)
-    prices = load_catalog(catalog_file).prices
-    assert (prices.services.nat_gateway_hour.usd, prices.services.nat_gateway_hour.as_of) == (0.05, TODAY)
-    assert (prices.databases["db.m7g.large"].usd, prices.databases["db.m7g.large"].source) == (
-        0.168,
-        "AWS Price List API",
-    )
-
-
-def test_instances_are_written_together(catalog_file: Path) -> None:
-    quotes = tuple(Quote(name, 1.25) for name in load_catalog().instances)
-    write(PriceList(quotes, (), ()), catalog_file, today=TODAY)
+    instances = tuple(Quote(name, 1.25) for name in load_catalog().instances)
+    services, databases = (Quote("nat_gateway_hour", 0.05),), (Quote("db.m7g.large", 0.168),)
+    write(PriceList(instances, services, databases), catalog_file, today=TODAY)
     written = load_catalog(catalog_file)
     assert {one.usd_per_hour for one in written.instances.values()} == {1.25}
-    assert written.prices.instances.as_of == TODAY
+    nat, database = written.prices.services.nat_gateway_hour, written.prices.databases["db.m7g.large"]
+    assert (nat.usd, nat.as_of, written.prices.instances.as_of) == (0.05, TODAY, TODAY)
+    assert (database.usd, database.source) == (0.168, "AWS Price List API")
 
 
 def test_one_missing_instance_price_leaves_all_of_them_unchanged(catalog_file: Path) -> None:
     before = catalog_file.read_text(encoding="utf-8")
     write(PriceList((Quote("g6.xlarge", 9), Missing("g5.xlarge", "none")), (), ()), catalog_file, today=TODAY)
     assert catalog_file.read_text(encoding="utf-8") == before
-
-
-def test_every_service_price_has_a_query() -> None:
-    assert set(SERVICES) == set(type(load_catalog().prices.services).model_fields)

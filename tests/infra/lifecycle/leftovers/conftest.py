@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
@@ -20,7 +21,6 @@ EXPIRED = "2029-12-31T23:59:59+00:00"
 
 @pytest.fixture(scope="session")
 def shared_wire() -> Wire:
-    """The wire of the shared clients."""
     return Wire()
 
 
@@ -30,37 +30,50 @@ def shared_clients(shared_wire: Wire) -> Clients:
     return Clients(shared_wire.attach(make_session()), account=ACCOUNT)
 
 
-@pytest.fixture
-def wire(shared_wire: Wire, monkeypatch: pytest.MonkeyPatch) -> Iterator[Wire]:
+@contextmanager
+def empty_account(wire: Wire) -> Iterator[None]:
     """Moto's account, empty, and what goes over the wire to it; botocore retries without waiting."""
-    monkeypatch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")
-    monkeypatch.setattr("botocore.endpoint.time", SimpleNamespace(sleep=lambda _: None))
-    with mock_aws(), filled(), watched(shared_wire):
+    with pytest.MonkeyPatch.context() as patch, mock_aws(), filled(), watched(wire):
+        patch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")
+        patch.setattr("botocore.endpoint.time", SimpleNamespace(sleep=lambda _: None))
+        yield
+
+
+@pytest.fixture
+def wire(shared_wire: Wire) -> Iterator[Wire]:
+    with empty_account(shared_wire):
         yield shared_wire
 
 
 @pytest.fixture
 def clients(shared_clients: Clients, wire: Wire) -> Clients:
-    """Clients of that account."""
+    """Clients of an empty account."""
     return shared_clients
+
+
+def owners(clients: Clients) -> tuple[Owner, Owner, Owner]:
+    """An expired test cluster, another environment whose names begin with its, and somebody without our tags whose names do too."""
+    tags = stack_tags("test-1", kind="test", expires=EXPIRED)
+    return (
+        Owner(environment="test-1", tags=tags, clients=clients),
+        Owner(environment="test-1-extra", tags=stack_tags("test-1-extra", kind="dev"), clients=clients),
+        Owner(environment="test-12", tags={}, clients=clients),
+    )
 
 
 @pytest.fixture
 def ours(clients: Clients) -> Owner:
-    """A test cluster that has expired."""
-    return Owner(environment="test-1", tags=stack_tags("test-1", kind="test", expires=EXPIRED), clients=clients)
+    return owners(clients)[0]
 
 
 @pytest.fixture
 def rival(clients: Clients) -> Owner:
-    """Another environment, whose names begin with ours."""
-    return Owner(environment="test-1-extra", tags=stack_tags("test-1-extra", kind="dev"), clients=clients)
+    return owners(clients)[1]
 
 
 @pytest.fixture
 def stranger(clients: Clients) -> Owner:
-    """Somebody without our tags, whose names begin like ours too."""
-    return Owner(environment="test-12", tags={}, clients=clients)
+    return owners(clients)[2]
 
 
 @pytest.fixture

@@ -61,68 +61,69 @@ def _with_amis(get_parameter: Callable[..., Any]) -> Callable[..., Any]:
     return found
 
 
-def _placement_groups() -> Mapping[str, Any]:
-    groups: Store = {}
+def _stored(
+    names: tuple[str, str, str],
+    *,
+    key: str,
+    one: str | None,
+    many: str,
+    unknown: Exception,
+    others: Callable[[Any], Mapping[str, Any]],
+) -> Mapping[str, Any]:
+    """Methods that create, describe and delete the resources of a kind, by the parameter with their name."""
+    found: Store = {}
 
-    def create_placement_group(self: Any) -> ActionResult:  # noqa: ANN401 - moto has no types
-        specifications = self._get_param("TagSpecifications", [])
-        tags = [tag for one in specifications for tag in one["Tags"]]
-        name = self._get_param("GroupName")
-        groups[name] = {"GroupName": name, "State": "available", "Strategy": "cluster", "Tags": tags}
-        return ActionResult({"PlacementGroup": groups[name]})
+    def create(self: Any) -> ActionResult:  # noqa: ANN401 - as above
+        name = self._get_param(key)
+        found[name] = {key: name, **others(self)}
+        return ActionResult({one: found[name]} if one else found[name])
 
-    def describe_placement_groups(_: object) -> ActionResult:
-        return ActionResult({"PlacementGroups": list(groups.values())})
+    def describe(_: object) -> ActionResult:
+        return ActionResult({many: list(found.values())})
 
-    def delete_placement_group(self: Any) -> ActionResult:  # noqa: ANN401 - as above
-        name = self._get_param("GroupName")
-        if groups.pop(name, None) is None:
-            raise EC2ClientError("InvalidPlacementGroup.Unknown", f"The Placement Group '{name}' is unknown.")
+    def delete(self: Any) -> ActionResult:  # noqa: ANN401 - as above
+        if found.pop(self._get_param(key), None) is None:
+            raise unknown
         return ActionResult({})
 
-    return _named(create_placement_group, describe_placement_groups, delete_placement_group)
+    return dict(zip(names, (create, describe, delete), strict=True))
+
+
+def _placement_groups() -> Mapping[str, Any]:
+    def others(request: Any) -> Mapping[str, Any]:  # noqa: ANN401 - as above
+        tags = [tag for one in request._get_param("TagSpecifications", []) for tag in one["Tags"]]
+        return {"State": "available", "Strategy": "cluster", "Tags": tags}
+
+    return _stored(
+        ("create_placement_group", "describe_placement_groups", "delete_placement_group"),
+        key="GroupName",
+        one="PlacementGroup",
+        many="PlacementGroups",
+        unknown=EC2ClientError("InvalidPlacementGroup.Unknown", "The Placement Group is unknown."),
+        others=others,
+    )
 
 
 def _caches() -> Mapping[str, Any]:
-    rules: Store = {}
-    templates: Store = {}
-
-    def create_pull_through_cache_rule(self: Any) -> ActionResult:  # noqa: ANN401 - as above
-        prefix = self._get_param("ecrRepositoryPrefix")
-        rules[prefix] = {"ecrRepositoryPrefix": prefix, "upstreamRegistryUrl": self._get_param("upstreamRegistryUrl")}
-        return ActionResult(rules[prefix])
-
-    def describe_pull_through_cache_rules(_: object) -> ActionResult:
-        return ActionResult({"pullThroughCacheRules": list(rules.values())})
-
-    def delete_pull_through_cache_rule(self: Any) -> ActionResult:  # noqa: ANN401 - as above
-        rule = rules.pop(self._get_param("ecrRepositoryPrefix"), None)
-        if rule is None:
-            raise JsonRESTError("PullThroughCacheRuleNotFoundException", "The rule does not exist.")
-        return ActionResult(rule)
-
-    def create_repository_creation_template(self: Any) -> ActionResult:  # noqa: ANN401 - as above
-        prefix = self._get_param("prefix")
-        templates[prefix] = {"prefix": prefix, "appliedFor": self._get_param("appliedFor")}
-        return ActionResult({"repositoryCreationTemplate": templates[prefix]})
-
-    def describe_repository_creation_templates(_: object) -> ActionResult:
-        return ActionResult({"repositoryCreationTemplates": list(templates.values())})
-
-    def delete_repository_creation_template(self: Any) -> ActionResult:  # noqa: ANN401 - as above
-        template = templates.pop(self._get_param("prefix"), None)
-        if template is None:
-            raise JsonRESTError("TemplateNotFoundException", "The template does not exist.")
-        return ActionResult({"repositoryCreationTemplate": template})
-
-    return _named(
-        create_pull_through_cache_rule,
-        describe_pull_through_cache_rules,
-        delete_pull_through_cache_rule,
-        create_repository_creation_template,
-        describe_repository_creation_templates,
-        delete_repository_creation_template,
-    )
+    rule, template = "pull_through_cache_rule", "repository_creation_template"
+    return {
+        **_stored(
+            (f"create_{rule}", f"describe_{rule}s", f"delete_{rule}"),
+            key="ecrRepositoryPrefix",
+            one=None,
+            many="pullThroughCacheRules",
+            unknown=JsonRESTError("PullThroughCacheRuleNotFoundException", "The rule does not exist."),
+            others=lambda request: {"upstreamRegistryUrl": request._get_param("upstreamRegistryUrl")},
+        ),
+        **_stored(
+            (f"create_{template}", f"describe_{template}s", f"delete_{template}"),
+            key="prefix",
+            one="repositoryCreationTemplate",
+            many="repositoryCreationTemplates",
+            unknown=JsonRESTError("TemplateNotFoundException", "The template does not exist."),
+            others=lambda request: {"appliedFor": request._get_param("appliedFor")},
+        ),
+    }
 
 
 POINTS: Store = {}
@@ -149,7 +150,7 @@ def _recovery_points() -> Mapping[str, Any]:
             raise JsonRESTError("ResourceNotFoundException", "The recovery point does not exist.")
         return ActionResult({})
 
-    return _named(list_recovery_points_by_backup_vault, delete_recovery_point)
+    return {one.__name__: one for one in (list_recovery_points_by_backup_vault, delete_recovery_point)}
 
 
 def _resource_id(backup: Any) -> str:  # noqa: ANN401 - as above
@@ -165,8 +166,4 @@ def _retained_backups() -> Mapping[str, Any]:
                 del self.backend.database_snapshots[id_]
         return ActionResult({})
 
-    return _named(delete_db_instance_automated_backup)
-
-
-def _named(*methods: Any) -> Mapping[str, Any]:  # noqa: ANN401 - as above
-    return {method.__name__: method for method in methods}
+    return {"delete_db_instance_automated_backup": delete_db_instance_automated_backup}

@@ -1,4 +1,4 @@
-"""Plants what a stack leaves: one function for each kind of the inventory."""
+"""What plants for one owner, and the resources that several plants need."""
 
 from __future__ import annotations
 
@@ -16,12 +16,6 @@ from infra.spec.settings.loading import PROJECT
 
 REGION = "us-east-1"
 ACCOUNT = "123456789012"
-TRUST = json.dumps(
-    {
-        "Version": "2012-10-17",
-        "Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}],
-    }
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +34,6 @@ class Owner:
 
     @property
     def stack(self) -> StackName:
-        """The stack that this owner is."""
         return StackName(self.environment, ACCOUNT)
 
 
@@ -49,20 +42,25 @@ def stack_tags(environment: str, **more: str) -> Mapping[str, str]:
     return {"platform": PROJECT, "stack": f"{PROJECT}/{environment}", "owner": "you@example.com", **more}
 
 
+def pairs_of(tags: Mapping[str, str], *, prefix: str = "") -> list[dict[str, str]]:
+    """Tags as most services take them."""
+    return [{f"{prefix}Key": key, f"{prefix}Value": value} for key, value in tags.items()]
+
+
+def iam_document(action: str, **who_or_what: object) -> str:
+    """An IAM policy of one statement."""
+    statement = {"Effect": "Allow", "Action": action, **who_or_what}
+    return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+
+
 @dataclass
 class Planter:
-    """Plants for one owner, and notes what.
-
-    Attributes:
-        owner: the owner.
-        keys: everything planted.
-    """
+    """Plants for one owner, and notes what in `keys`."""
 
     owner: Owner
     keys: set[Key] = field(default_factory=set)
 
     def client(self, service: str) -> Client:
-        """A client of moto."""
         return self.owner.clients.of(service, REGION)
 
     def note(self, kind: str, id_: str) -> str:
@@ -72,65 +70,49 @@ class Planter:
 
     @property
     def cluster_name(self) -> str:
-        """Name of the cluster."""
         return self.owner.stack.cluster
 
     @property
     def pairs(self) -> list[dict[str, str]]:
-        """The owner's tags as pairs."""
-        return [{"Key": key, "Value": value} for key, value in self.owner.tags.items()]
-
-    @property
-    def controller_tags(self) -> Mapping[str, str]:
-        """Tags of what a controller in the cluster makes; none for an owner without tags."""
-        return {f"kubernetes.io/cluster/{self.cluster_name}": "owned"} if self.owner.tags else {}
+        """The owner's tags."""
+        return pairs_of(self.owner.tags)
 
     @property
     def controller_pairs(self) -> list[dict[str, str]]:
-        """These tags as pairs."""
-        return [{"Key": key, "Value": value} for key, value in self.controller_tags.items()]
+        """Tags of what a controller in the cluster makes; none for an owner without tags."""
+        return pairs_of({f"kubernetes.io/cluster/{self.cluster_name}": "owned"} if self.owner.tags else {})
 
     @property
-    def balancer_pairs(self) -> list[dict[str, str]]:
-        """Tags of AWS Load Balancer Controller."""
-        return [{"Key": "elbv2.k8s.aws/cluster", "Value": self.cluster_name}] if self.owner.tags else []
+    def balancer_tags(self) -> Mapping[str, Any]:
+        """The parameter with the tags of AWS Load Balancer Controller; none for an owner without tags."""
+        return {"Tags": pairs_of({"elbv2.k8s.aws/cluster": self.cluster_name})} if self.owner.tags else {}
 
     def tagging(self, type_: str, *, by_controller: bool = False) -> Mapping[str, Any]:
         """EC2's parameter with the tags of a new resource; none for an owner without tags."""
         pairs = self.controller_pairs if by_controller else self.pairs
         return {"TagSpecifications": [{"ResourceType": type_, "Tags": pairs}]} if pairs else {}
 
-    def if_any(self, **parameters: list[dict[str, str]]) -> Mapping[str, Any]:
-        """The parameters that are not empty: some services refuse an empty list of tags."""
-        return {name: value for name, value in parameters.items() if value}
-
     @cached_property
     def vpc(self) -> str:
-        """The owner's VPC."""
         made = self.client("ec2").create_vpc(CidrBlock="10.0.0.0/16", **self.tagging("vpc"))
         return self.note("VPC", made["Vpc"]["VpcId"])
 
     @cached_property
     def subnet(self) -> str:
-        """A subnet in it."""
         cidr = {"VpcId": self.vpc, "CidrBlock": "10.0.1.0/24"}
         made = self.client("ec2").create_subnet(**cidr, **self.tagging("subnet"))
         return self.note("subnet", made["Subnet"]["SubnetId"])
 
     @cached_property
     def cluster(self) -> str:
-        """The EKS cluster."""
+        network, role = {"subnetIds": [self.subnet]}, f"arn:aws:iam::{ACCOUNT}:role/cluster"
         self.client("eks").create_cluster(
-            name=self.cluster_name,
-            roleArn=f"arn:aws:iam::{ACCOUNT}:role/cluster",
-            resourcesVpcConfig={"subnetIds": [self.subnet]},
-            tags=dict(self.owner.tags),
+            name=self.cluster_name, roleArn=role, resourcesVpcConfig=network, tags=dict(self.owner.tags)
         )
         return self.note("EKS cluster", self.cluster_name)
 
     @cached_property
     def file_system(self) -> str:
-        """An EFS file system."""
         made = self.client("efs").create_file_system(CreationToken=self.cluster_name, Tags=self.pairs)
         return self.note("EFS file system", made["FileSystemId"])
 
@@ -143,32 +125,24 @@ class Planter:
 
     @cached_property
     def database(self) -> str:
-        """The RDS instance."""
         name = database_of(self.cluster_name)
-        self.client("rds").create_db_instance(
-            DBInstanceIdentifier=name,
-            DBInstanceClass="db.t4g.small",
-            Engine="postgres",
-            AllocatedStorage=20,
-            MasterUsername="mlflow",
-            MasterUserPassword="not-a-secret",
-            Tags=self.pairs,
-        )
+        login = {"MasterUsername": "mlflow", "MasterUserPassword": "not-a-secret"}
+        size = {"DBInstanceClass": "db.t4g.small", "Engine": "postgres", "AllocatedStorage": 20}
+        self.client("rds").create_db_instance(DBInstanceIdentifier=name, Tags=self.pairs, **size, **login)
         return self.note("RDS instance", name)
 
     @cached_property
     def key(self) -> str:
-        """A KMS key."""
-        tags = [{"TagKey": key, "TagValue": value} for key, value in self.owner.tags.items()]
-        return self.note("KMS key", self.client("kms").create_key(Tags=tags)["KeyMetadata"]["KeyId"])
+        made = self.client("kms").create_key(Tags=pairs_of(self.owner.tags, prefix="Tag"))
+        return self.note("KMS key", made["KeyMetadata"]["KeyId"])
 
     @cached_property
     def role(self) -> str:
         """A role with an inline policy."""
         name, iam = f"node-of-{self.owner.environment}", self.client("iam")
-        iam.create_role(RoleName=name, AssumeRolePolicyDocument=TRUST, Tags=self.pairs)
-        statement = {"Effect": "Allow", "Action": "s3:ListBucket", "Resource": "*"}
-        document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+        trust = iam_document("sts:AssumeRole", Principal={"Service": "ec2.amazonaws.com"})
+        iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust, Tags=self.pairs)
+        document = iam_document("s3:ListBucket", Resource="*")
         iam.put_role_policy(RoleName=name, PolicyName="inline", PolicyDocument=document)
         return self.note("IAM role", name)
 
@@ -179,7 +153,6 @@ class Planter:
 
     @cached_property
     def vault(self) -> str:
-        """A backup vault."""
         name = f"vault-of-{self.owner.environment}"
         self.client("backup").create_backup_vault(BackupVaultName=name, BackupVaultTags=dict(self.owner.tags))
         return self.note("backup vault", name)

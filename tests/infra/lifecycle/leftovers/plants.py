@@ -1,270 +1,374 @@
-"""Plants stores, messages and identities, and lists the plant of every kind."""
+"""Plants what a stack leaves: one function for each kind of the inventory."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from infra.lifecycle.leftovers.found import Key
 from infra.spec.settings.loading import PROJECT
-from tests.infra.lifecycle.leftovers import plants_of_networks as networks
 from tests.infra.lifecycle.leftovers.moto_gaps import add_recovery_point
-from tests.infra.lifecycle.leftovers.planter import ACCOUNT, REGION, Owner, Planter
+from tests.infra.lifecycle.leftovers.planter import ACCOUNT, REGION, Owner, Planter, iam_document
 
-Plant = Callable[[Planter], object]
+PLANTS: dict[str, Callable[[Planter], str]] = {
+    "EKS cluster": lambda to: to.cluster,
+    "EFS file system": lambda to: to.file_system,
+    "EBS volume": lambda to: to.volume,
+    "backup vault": lambda to: to.vault,
+    "RDS instance": lambda to: to.database,
+    "subnet": lambda to: to.subnet,
+    "VPC": lambda to: to.vpc,
+    "SNS topic": lambda to: to.topic,
+    "KMS key": lambda to: to.key,
+    "IAM role": lambda to: to.role,
+}
+"""What plants a resource of each kind, with what it needs, and gives its ID."""
 
 
-def mount_target(to: Planter) -> None:
-    """A mount target of the file system."""
-    made = to.client("efs").create_mount_target(FileSystemId=to.file_system, SubnetId=to.subnet)
-    to.note("EFS mount target", made["MountTargetId"])
+def plant_stack(owner: Owner) -> Planter:
+    """Everything that a stack may have at one time: a backup is retained once its database is gone."""
+    planter = Planter(owner)
+    for kind, plant in PLANTS.items():
+        if kind != "RDS retained backup":
+            plant(planter)
+    return planter
 
 
-def access_point(to: Planter) -> None:
-    """An access point of the file system, without tags."""
-    made = to.client("efs").create_access_point(ClientToken=to.cluster_name, FileSystemId=to.file_system)
-    to.note("EFS access point", made["AccessPointId"])
+def _plants(kind: str) -> Callable[[Callable[[Planter], object]], None]:
+    """Adds a function to `PLANTS` that makes a resource of this kind and gives its ID."""
+
+    def register(make: Callable[[Planter], object]) -> None:
+        PLANTS[kind] = lambda to: to.note(kind, str(make(to)))
+
+    return register
 
 
-def fsx(to: Planter) -> None:
-    """An FSx for Lustre file system."""
-    made = to.client("fsx").create_file_system(
-        FileSystemType="LUSTRE",
-        StorageCapacity=1200,
-        SubnetIds=[to.subnet],
-        LustreConfiguration={"DeploymentType": "PERSISTENT_2", "PerUnitStorageThroughput": 250},
-        **to.if_any(Tags=to.pairs),
+@_plants("EKS node group")
+def _(to: Planter) -> object:
+    where = {"clusterName": to.cluster, "nodegroupName": "system", "subnets": [to.subnet]}
+    role = f"arn:aws:iam::{ACCOUNT}:role/node"
+    to.client("eks").create_nodegroup(**where, nodeRole=role, tags=dict(to.owner.tags))
+    return f"{to.cluster_name}:system"
+
+
+@_plants("Auto Scaling group")
+def _(to: Planter) -> object:
+    """With its launch template, as EKS makes them."""
+    name = f"eks-system-{to.owner.environment}"
+    template = to.client("ec2").create_launch_template(
+        LaunchTemplateName=f"eks-{name}",
+        LaunchTemplateData={"InstanceType": "m7i.xlarge", "ImageId": "ami-12c6146b"},
+        **to.tagging("launch-template", by_controller=True),
     )
-    to.note("FSx file system", made["FileSystem"]["FileSystemId"])
+    to.note("launch template", template["LaunchTemplate"]["LaunchTemplateId"])
+    of_group = {"ResourceId": name, "ResourceType": "auto-scaling-group", "PropagateAtLaunch": False}
+    to.client("autoscaling").create_auto_scaling_group(
+        AutoScalingGroupName=name,
+        MinSize=0,
+        MaxSize=0,
+        LaunchTemplate={"LaunchTemplateName": f"eks-{name}"},
+        AvailabilityZones=[f"{REGION}a"],
+        Tags=[{**pair, **of_group} for pair in to.controller_pairs],
+    )
+    return name
 
 
-def snapshot(to: Planter) -> None:
-    """A snapshot of a volume."""
-    made = to.client("ec2").create_snapshot(VolumeId=to.volume, **to.tagging("snapshot", by_controller=True))
-    to.note("EBS snapshot", made["SnapshotId"])
+@_plants("EC2 instance")
+def _(to: Planter) -> object:
+    """With its root volume."""
+    ec2, one = to.client("ec2"), {"MinCount": 1, "MaxCount": 1}
+    what = {"ImageId": "ami-12c6146b", "InstanceType": "g4dn.xlarge", "SubnetId": to.subnet}
+    made = ec2.run_instances(**one, **what, **to.tagging("instance", by_controller=True))
+    id_ = made["Instances"][0]["InstanceId"]
+    for volume in ec2.describe_volumes(Filters=[{"Name": "attachment.instance-id", "Values": [id_]}])["Volumes"]:
+        to.note("EBS volume", volume["VolumeId"])
+    return id_
 
 
-def recovery_point(to: Planter) -> None:
-    """A recovery point with the tags of the file system that it is of."""
+@_plants("launch template")
+def _(to: Planter) -> object:
+    what = {"LaunchTemplateName": f"t4-{to.owner.environment}", "LaunchTemplateData": {"InstanceType": "g4dn.xlarge"}}
+    made = to.client("ec2").create_launch_template(**what, **to.tagging("launch-template"))
+    return made["LaunchTemplate"]["LaunchTemplateId"]
+
+
+@_plants("placement group")
+def _(to: Planter) -> object:
+    name = f"h100-{to.owner.environment}"
+    to.client("ec2").create_placement_group(GroupName=name, Strategy="cluster", **to.tagging("placement-group"))
+    return name
+
+
+@_plants("key pair")
+def _(to: Planter) -> object:
+    name = f"{to.cluster_name}-debug"
+    to.client("ec2").create_key_pair(KeyName=name, **to.tagging("key-pair"))
+    return name
+
+
+@_plants("load balancer")
+def _(to: Planter) -> object:
+    what = {"Name": f"k8s-{to.owner.environment}", "Type": "network", "Subnets": [to.subnet]}
+    return to.client("elbv2").create_load_balancer(**what, **to.balancer_tags)["LoadBalancers"][0]["LoadBalancerArn"]
+
+
+@_plants("target group")
+def _(to: Planter) -> object:
+    what = {"Name": f"k8s-tg-{to.owner.environment}", "Protocol": "TCP", "Port": 443, "VpcId": to.vpc}
+    return to.client("elbv2").create_target_group(**what, **to.balancer_tags)["TargetGroups"][0]["TargetGroupArn"]
+
+
+@_plants("classic load balancer")
+def _(to: Planter) -> object:
+    name, listener = f"classic-{to.owner.environment}", {"LoadBalancerPort": 80, "InstancePort": 30080}
+    tags = {"Tags": to.controller_pairs} if to.controller_pairs else {}
+    to.client("elb").create_load_balancer(
+        LoadBalancerName=name, Listeners=[{"Protocol": "tcp", **listener}], Subnets=[to.subnet], **tags
+    )
+    return name
+
+
+@_plants("elastic IP address")
+def _(to: Planter) -> object:
+    return to.client("ec2").allocate_address(Domain="vpc", **to.tagging("elastic-ip"))["AllocationId"]
+
+
+@_plants("NAT gateway")
+def _(to: Planter) -> object:
+    where = {"SubnetId": to.subnet, "AllocationId": PLANTS["elastic IP address"](to)}
+    return to.client("ec2").create_nat_gateway(**where, **to.tagging("natgateway"))["NatGateway"]["NatGatewayId"]
+
+
+@_plants("network interface")
+def _(to: Planter) -> object:
+    """As the VPC CNI leaves it."""
+    tags = to.tagging("network-interface", by_controller=True)
+    made = to.client("ec2").create_network_interface(SubnetId=to.subnet, Description="aws-K8S-i-0123", **tags)
+    return made["NetworkInterface"]["NetworkInterfaceId"]
+
+
+@_plants("VPC endpoint")
+def _(to: Planter) -> object:
+    what = {"VpcId": to.vpc, "ServiceName": f"com.amazonaws.{REGION}.s3", "VpcEndpointType": "Gateway"}
+    return to.client("ec2").create_vpc_endpoint(**what, **to.tagging("vpc-endpoint"))["VpcEndpoint"]["VpcEndpointId"]
+
+
+@_plants("flow log")
+def _(to: Planter) -> object:
+    bucket = f"flow-logs-of-{to.owner.environment}"
+    to.client("s3").create_bucket(Bucket=bucket)
+    of_what = {"ResourceIds": [to.vpc], "ResourceType": "VPC", "TrafficType": "ALL"}
+    where = {"LogDestinationType": "s3", "LogDestination": f"arn:aws:s3:::{bucket}"}
+    return to.client("ec2").create_flow_logs(**of_what, **where, **to.tagging("vpc-flow-log"))["FlowLogIds"][0]
+
+
+@_plants("security group")
+def _(to: Planter) -> object:
+    """Two, whose rules refer to each other."""
+    ec2, ids = to.client("ec2"), []
+    for name in ("nodes", "database"):
+        made = ec2.create_security_group(GroupName=name, Description=name, VpcId=to.vpc, **to.tagging("security-group"))
+        ids.append(to.note("security group", made["GroupId"]))
+    for group, peer in (ids, ids[::-1]):
+        rule = {"IpProtocol": "tcp", "FromPort": 5432, "ToPort": 5432, "UserIdGroupPairs": [{"GroupId": peer}]}
+        ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=[rule])
+    return ids[0]
+
+
+@_plants("route table")
+def _(to: Planter) -> object:
+    """One that a subnet uses."""
+    ec2 = to.client("ec2")
+    made = ec2.create_route_table(VpcId=to.vpc, **to.tagging("route-table"))["RouteTable"]["RouteTableId"]
+    ec2.associate_route_table(RouteTableId=made, SubnetId=to.subnet)
+    return made
+
+
+@_plants("internet gateway")
+def _(to: Planter) -> object:
+    ec2 = to.client("ec2")
+    made = ec2.create_internet_gateway(**to.tagging("internet-gateway"))["InternetGateway"]["InternetGatewayId"]
+    ec2.attach_internet_gateway(InternetGatewayId=made, VpcId=to.vpc)
+    return made
+
+
+@_plants("EFS mount target")
+def _(to: Planter) -> object:
+    return to.client("efs").create_mount_target(FileSystemId=to.file_system, SubnetId=to.subnet)["MountTargetId"]
+
+
+@_plants("EFS access point")
+def _(to: Planter) -> object:
+    """Without tags."""
+    made = to.client("efs").create_access_point(ClientToken=to.cluster_name, FileSystemId=to.file_system)
+    return made["AccessPointId"]
+
+
+@_plants("FSx file system")
+def _(to: Planter) -> object:
+    what = {"FileSystemType": "LUSTRE", "StorageCapacity": 1200, "SubnetIds": [to.subnet]}
+    lustre = {"DeploymentType": "PERSISTENT_2", "PerUnitStorageThroughput": 250}
+    tags = {"Tags": to.pairs} if to.pairs else {}
+    return to.client("fsx").create_file_system(**what, LustreConfiguration=lustre, **tags)["FileSystem"]["FileSystemId"]
+
+
+@_plants("EBS snapshot")
+def _(to: Planter) -> object:
+    tags = to.tagging("snapshot", by_controller=True)
+    return to.client("ec2").create_snapshot(VolumeId=to.volume, **tags)["SnapshotId"]
+
+
+@_plants("recovery point")
+def _(to: Planter) -> object:
+    """With the tags of the file system that it is of."""
     arn = f"arn:aws:backup:{REGION}:{ACCOUNT}:recovery-point:of-{to.owner.environment}"
     add_recovery_point(to.vault, arn, account=ACCOUNT, region=REGION, tags=to.owner.tags)
-    to.note("recovery point", arn)
+    return arn
 
 
-def database_snapshot(to: Planter) -> None:
-    """A manual snapshot of the database."""
+@_plants("RDS snapshot")
+def _(to: Planter) -> object:
     name = f"{to.database}-before-upgrade"
     to.client("rds").create_db_snapshot(DBSnapshotIdentifier=name, DBInstanceIdentifier=to.database)
-    to.note("RDS snapshot", name)
+    return name
 
 
-def retained_backup(to: Planter) -> None:
-    """Backups of a database that is gone."""
+@_plants("RDS retained backup")
+def _(to: Planter) -> object:
+    """Of a database that is gone."""
     to.client("rds").delete_db_instance(
         DBInstanceIdentifier=to.database, SkipFinalSnapshot=True, DeleteAutomatedBackups=False
     )
     to.keys.discard(Key("RDS instance", to.database, REGION))
-    to.note("RDS retained backup", f"db-{to.database}")
+    return f"db-{to.database}"
 
 
-def database_subnets(to: Planter) -> None:
-    """A subnet group."""
+@_plants("RDS subnet group")
+def _(to: Planter) -> object:
     name = f"mlflow-{to.owner.environment}"
     to.client("rds").create_db_subnet_group(
         DBSubnetGroupName=name, DBSubnetGroupDescription="of MLflow", SubnetIds=[to.subnet], Tags=to.pairs
     )
-    to.note("RDS subnet group", name)
+    return name
 
 
-def database_parameters(to: Planter) -> None:
-    """A parameter group."""
+@_plants("RDS parameter group")
+def _(to: Planter) -> object:
     name = f"mlflow-{to.owner.environment}"
     to.client("rds").create_db_parameter_group(
         DBParameterGroupName=name, DBParameterGroupFamily="postgres17", Description="TLS only", Tags=to.pairs
     )
-    to.note("RDS parameter group", name)
+    return name
 
 
-def bucket(to: Planter) -> None:
-    """A versioned bucket with an object of two versions and a deleted one."""
+@_plants("S3 bucket")
+def _(to: Planter) -> object:
+    """With versions, an object of two of them and a deleted one."""
     s3, name = to.client("s3"), f"{to.cluster_name}-artifacts-{ACCOUNT}"
     s3.create_bucket(Bucket=name)
     s3.put_bucket_versioning(Bucket=name, VersioningConfiguration={"Status": "Enabled"})
     for key in ("a", "a", "b"):
         s3.put_object(Bucket=name, Key=key, Body=b"x")
     s3.delete_object(Bucket=name, Key="b")
-    to.note("S3 bucket", name)
+    return name
 
 
-def repository(to: Planter) -> None:
-    """An image repository."""
+@_plants("ECR repository")
+def _(to: Planter) -> object:
     name = f"{to.cluster_name}/trainer"
     to.client("ecr").create_repository(repositoryName=name, tags=to.pairs)
-    to.note("ECR repository", name)
+    return name
 
 
-def cache_rule(to: Planter) -> None:
-    """A pull-through cache."""
+@_plants("pull-through cache rule")
+def _(to: Planter) -> object:
     prefix = f"{to.cluster_name}/quay"
     to.client("ecr").create_pull_through_cache_rule(ecrRepositoryPrefix=prefix, upstreamRegistryUrl="quay.io")
-    to.note("pull-through cache rule", prefix)
+    return prefix
 
 
-def creation_template(to: Planter) -> None:
-    """The template of its repositories."""
+@_plants("repository creation template")
+def _(to: Planter) -> object:
     prefix = f"{to.cluster_name}/quay"
     to.client("ecr").create_repository_creation_template(prefix=prefix, appliedFor=["PULL_THROUGH_CACHE"])
-    to.note("repository creation template", prefix)
+    return prefix
 
 
-def log_group(to: Planter) -> None:
-    """A log group that EKS made again after its deletion: without tags."""
+@_plants("log group")
+def _(to: Planter) -> object:
+    """One that EKS made again after its deletion: without tags."""
     name = f"/aws/eks/{to.cluster_name}/cluster"
     to.client("logs").create_log_group(logGroupName=name)
-    to.note("log group", name)
+    return name
 
 
-def secret(to: Planter) -> None:
-    """The URL of the alert webhook."""
+@_plants("secret")
+def _(to: Planter) -> object:
     name = f"{PROJECT}/{to.owner.environment}/alert-webhook"
-    made = to.client("secretsmanager").create_secret(Name=name, SecretString="https://example.com")
-    to.note("secret", made["ARN"])
+    return to.client("secretsmanager").create_secret(Name=name, SecretString="https://example.com")["ARN"]
 
 
-def alarm(to: Planter) -> None:
-    """An alarm."""
+@_plants("CloudWatch alarm")
+def _(to: Planter) -> object:
     name = f"queue-of-{to.owner.environment}"
-    to.client("cloudwatch").put_metric_alarm(
-        AlarmName=name,
-        MetricName="CPUUtilization",
-        Namespace="AWS/EC2",
-        Statistic="Average",
-        Period=60,
-        EvaluationPeriods=1,
-        Threshold=1,
-        ComparisonOperator="GreaterThanThreshold",
-        Tags=to.pairs,
-    )
-    to.note("CloudWatch alarm", name)
+    what = {"MetricName": "CPUUtilization", "Namespace": "AWS/EC2", "Statistic": "Average", "Period": 60}
+    limit = {"EvaluationPeriods": 1, "Threshold": 1, "ComparisonOperator": "GreaterThanThreshold"}
+    to.client("cloudwatch").put_metric_alarm(AlarmName=name, Tags=to.pairs, **what, **limit)
+    return name
 
 
-def queue(to: Planter) -> None:
-    """A queue."""
-    made = to.client("sqs").create_queue(QueueName=f"events-of-{to.owner.environment}", tags=dict(to.owner.tags))
-    to.note("SQS queue", made["QueueUrl"])
+@_plants("SQS queue")
+def _(to: Planter) -> object:
+    name = f"events-of-{to.owner.environment}"
+    return to.client("sqs").create_queue(QueueName=name, tags=dict(to.owner.tags))["QueueUrl"]
 
 
-def event_rule(to: Planter) -> None:
-    """A rule with a target."""
+@_plants("event rule")
+def _(to: Planter) -> object:
+    """With a target."""
     name, events = f"nightly-of-{to.owner.environment}", to.client("events")
     events.put_rule(Name=name, ScheduleExpression="rate(1 day)", Tags=to.pairs)
     events.put_targets(Rule=name, Targets=[{"Id": "one", "Arn": f"arn:aws:sns:{REGION}:{ACCOUNT}:somewhere"}])
-    to.note("event rule", name)
+    return name
 
 
-def budget(to: Planter) -> None:
-    """The budget."""
+@_plants("budget")
+def _(to: Planter) -> object:
     limit = {"Amount": "100", "Unit": "USD"}
     made = {"BudgetName": to.cluster_name, "BudgetLimit": limit, "TimeUnit": "MONTHLY", "BudgetType": "COST"}
     to.client("budgets").create_budget(AccountId=ACCOUNT, Budget=made)
-    to.note("budget", to.cluster_name)
+    return to.cluster_name
 
 
-def alias(to: Planter) -> None:
-    """An alias of a key."""
+@_plants("KMS alias")
+def _(to: Planter) -> object:
     name = f"alias/{to.cluster_name}/logs"
     to.client("kms").create_alias(AliasName=name, TargetKeyId=to.key)
-    to.note("KMS alias", name)
+    return name
 
 
-def profile(to: Planter) -> None:
-    """The instance profile that EKS makes for the role of nodes."""
+@_plants("instance profile")
+def _(to: Planter) -> object:
+    """The one that EKS makes for the role of nodes."""
     name, iam = f"eks-{to.owner.environment}", to.client("iam")
     iam.create_instance_profile(InstanceProfileName=name)
     iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=to.role)
-    to.note("instance profile", name)
+    return name
 
 
-def iam_policy(to: Planter) -> None:
-    """A policy of two versions, attached to the role."""
-    iam, statement = to.client("iam"), {"Effect": "Allow", "Action": "s3:ListBucket", "Resource": "*"}
-    document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+@_plants("IAM policy")
+def _(to: Planter) -> object:
+    """One of two versions, attached to the role."""
+    iam, document = to.client("iam"), iam_document("s3:ListBucket", Resource="*")
     name = f"extra-of-{to.owner.environment}"
     arn = iam.create_policy(PolicyName=name, PolicyDocument=document, Tags=to.pairs)["Policy"]["Arn"]
     iam.create_policy_version(PolicyArn=arn, PolicyDocument=document, SetAsDefault=True)
     iam.attach_role_policy(RoleName=to.role, PolicyArn=arn)
-    to.note("IAM policy", arn)
+    return arn
 
 
-def oidc_provider(to: Planter) -> None:
-    """An OIDC provider."""
+@_plants("OIDC provider")
+def _(to: Planter) -> object:
     made = to.client("iam").create_open_id_connect_provider(
         Url=f"https://oidc.example.com/{to.owner.environment}", ThumbprintList=["a" * 40], Tags=to.pairs
     )
-    to.note("OIDC provider", made["OpenIDConnectProviderArn"])
-
-
-PLANTS: Mapping[str, Plant] = {
-    "EKS node group": networks.node_group,
-    "Auto Scaling group": networks.scaling_group,
-    "EC2 instance": networks.instance,
-    "EKS cluster": lambda to: to.cluster,
-    "launch template": networks.launch_template,
-    "placement group": networks.placement_group,
-    "key pair": networks.key_pair,
-    "load balancer": networks.load_balancer,
-    "classic load balancer": networks.classic_load_balancer,
-    "target group": networks.target_group,
-    "EFS mount target": mount_target,
-    "EFS access point": access_point,
-    "EFS file system": lambda to: to.file_system,
-    "FSx file system": fsx,
-    "EBS volume": lambda to: to.volume,
-    "EBS snapshot": snapshot,
-    "recovery point": recovery_point,
-    "backup vault": lambda to: to.vault,
-    "RDS instance": lambda to: to.database,
-    "RDS snapshot": database_snapshot,
-    "RDS retained backup": retained_backup,
-    "RDS subnet group": database_subnets,
-    "RDS parameter group": database_parameters,
-    "NAT gateway": networks.nat_gateway,
-    "elastic IP address": networks.elastic_address,
-    "network interface": networks.interface,
-    "VPC endpoint": networks.endpoint,
-    "flow log": networks.flow_log,
-    "security group": networks.security_groups,
-    "route table": networks.route_table,
-    "subnet": lambda to: to.subnet,
-    "internet gateway": networks.internet_gateway,
-    "VPC": lambda to: to.vpc,
-    "S3 bucket": bucket,
-    "ECR repository": repository,
-    "pull-through cache rule": cache_rule,
-    "repository creation template": creation_template,
-    "log group": log_group,
-    "secret": secret,
-    "CloudWatch alarm": alarm,
-    "SNS topic": lambda to: to.topic,
-    "SQS queue": queue,
-    "event rule": event_rule,
-    "budget": budget,
-    "KMS alias": alias,
-    "KMS key": lambda to: to.key,
-    "instance profile": profile,
-    "IAM role": lambda to: to.role,
-    "IAM policy": iam_policy,
-    "OIDC provider": oidc_provider,
-}
-"""What plants a resource of each kind, with what it needs."""
-
-TOGETHER = tuple(plant for kind, plant in PLANTS.items() if kind != "RDS retained backup")
-"""Everything that a stack may have at one time: a backup is retained once its database is gone."""
-
-
-def plant_stack(owner: Owner) -> Planter:
-    """A stack's worth of resources."""
-    planter = Planter(owner)
-    for plant in TOGETHER:
-        plant(planter)
-    return planter
+    return made["OpenIDConnectProviderArn"]

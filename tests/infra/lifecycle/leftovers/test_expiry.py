@@ -8,7 +8,7 @@ from infra.lifecycle.leftovers.expiry import Standing, TestStack, find_test_stac
 from infra.lifecycle.leftovers.found import Found
 from infra.lifecycle.leftovers.guards import by_settings, check_place, choose
 from infra.spec.errors import RefusedError, SettingsError
-from infra.spec.settings import StackSettings, load_environment
+from infra.spec.settings import load_environment
 from tests.infra.lifecycle.leftovers.conftest import NOW
 from tests.infra.lifecycle.leftovers.planter import ACCOUNT, stack_tags
 
@@ -30,24 +30,16 @@ def standing(*expiries: str) -> tuple[Standing, str]:
     return stack.standing, stack.says
 
 
-@pytest.mark.parametrize(
-    ("expiry", "expected"),
-    [
-        (EARLIER, Standing.EXPIRED),
-        (NOW.isoformat(), Standing.EXPIRED),
-        (LATER, Standing.LIVE),
-        ("2030-01-01T01:30:00+02:00", Standing.EXPIRED),
-        ("2029-12-31T23:30:00-01:00", Standing.LIVE),
-        ("2029-12-31T23:59:59Z", Standing.EXPIRED),
-        ("2029-12-31T23:59:59", Standing.UNREADABLE_EXPIRY),
-        ("2029-12-31", Standing.UNREADABLE_EXPIRY),
-        ("yesterday", Standing.UNREADABLE_EXPIRY),
-        ("1", Standing.UNREADABLE_EXPIRY),
-        ("", Standing.NO_EXPIRY),
-    ],
-)
-def test_the_tag_says_whether_a_stack_has_expired(expiry: str, expected: Standing) -> None:
-    assert standing(expiry)[0] is expected
+def test_the_tag_says_whether_a_stack_has_expired() -> None:
+    cases = {
+        Standing.EXPIRED: (EARLIER, NOW.isoformat(), "2030-01-01T01:30:00+02:00", "2029-12-31T23:59:59Z"),
+        Standing.LIVE: (LATER, "2029-12-31T23:30:00-01:00"),
+        Standing.UNREADABLE_EXPIRY: ("2029-12-31T23:59:59", "2029-12-31", "yesterday", "1"),
+        Standing.NO_EXPIRY: ("",),
+    }
+    for expected, expiries in cases.items():
+        for expiry in expiries:
+            assert standing(expiry)[0] is expected, expiry
 
 
 def test_the_latest_of_several_expiries_counts() -> None:
@@ -56,19 +48,11 @@ def test_the_latest_of_several_expiries_counts() -> None:
     assert standing(EARLIER, "soon") == (Standing.UNREADABLE_EXPIRY, f"{EARLIER}, soon")
 
 
-@pytest.mark.parametrize(
-    "tags",
-    [
-        {"kind": "prod", "expires": EARLIER},
-        {"kind": "dev", "expires": EARLIER},
-        {"expires": EARLIER},
-        {"kind": "Test", "expires": EARLIER},
-        {"kind": "test", "expires": EARLIER, "platform": "another"},
-        {"kind": "test", "expires": EARLIER, "stack": "another/test-1"},
-    ],
-)
-def test_what_is_not_tagged_as_a_test_cluster_is_none(tags: dict[str, str]) -> None:
-    assert stacks(tags) == ()
+def test_what_is_not_tagged_as_a_test_cluster_is_none() -> None:
+    others = [{"kind": kind} for kind in ("prod", "dev", "Test")]
+    others += [{}, {"kind": "test", "platform": "another"}, {"kind": "test", "stack": "another/test-1"}]
+    for tags in others:
+        assert stacks({**tags, "expires": EARLIER}) == (), tags
 
 
 def test_a_stack_with_resources_of_another_kind_is_never_chosen() -> None:
@@ -107,9 +91,14 @@ def test_what_is_left_of_a_test_cluster_without_its_tags_is_an_orphan() -> None:
     assert choose(found, named=["test-1"]) == found
 
 
-@pytest.mark.parametrize(
-    ("kind", "id_"),
-    [
+def orphans(kind: str, id_: str, **tags: str) -> list[tuple[str, Standing]]:
+    """The test stacks of one resource."""
+    one = Found(id=id_, kind=kind, region="us-east-1", tags=tags)
+    return [(stack.name.environment, stack.standing) for stack in find_test_stacks([one], account=ACCOUNT, now=NOW)]
+
+
+def test_a_fixed_name_alone_makes_an_orphan() -> None:
+    for kind, id_ in (
         ("RDS snapshot", "rtp-test-1-mlflow"),
         ("S3 bucket", f"rtp-test-1-checkpoints-{ACCOUNT}"),
         ("ECR repository", "rtp-test-1/trainer"),
@@ -118,27 +107,18 @@ def test_what_is_left_of_a_test_cluster_without_its_tags_is_an_orphan() -> None:
         ("budget", "rtp-test-1"),
         ("KMS alias", "alias/rtp-test-1/logs"),
         ("log group", "/aws/rds/instance/rtp-test-1-mlflow/postgresql"),
-    ],
-)
-def test_a_fixed_name_alone_makes_an_orphan(kind: str, id_: str) -> None:
-    (found,) = find_test_stacks([Found(id=id_, kind=kind, region="us-east-1")], account=ACCOUNT, now=NOW)
-    assert (found.name.environment, found.standing) == ("test-1", Standing.NO_EXPIRY)
+    ):
+        assert orphans(kind, id_) == [("test-1", Standing.NO_EXPIRY)], kind
 
 
-@pytest.mark.parametrize(
-    "found",
-    [
-        remains("dev"),
-        remains("testing"),
-        [Found(id="rtp-test-1", kind="EBS volume", region="us-east-1")],
-        [Found(id="rtp-test-1-backup-123456789012", kind="S3 bucket", region="us-east-1")],
-        [Found(id=f"rtp-test-1-state-{ACCOUNT}", kind="S3 bucket", region="us-east-1")],
-        [Found(id="x", kind="EBS volume", region="us-east-1", tags={"kubernetes.io/cluster/rtp-test-1": "shared"})],
-        [Found(id="x", kind="EBS volume", region="us-east-1", tags={"kubernetes.io/cluster/other-rtp-test-1": "owned"})],
-    ],
-)  # fmt: skip
-def test_what_only_looks_like_it_is_no_orphan(found: list[Found]) -> None:
-    assert find_test_stacks(found, account=ACCOUNT, now=NOW) == ()
+def test_what_only_looks_like_it_is_no_orphan() -> None:
+    for environment in ("dev", "testing"):
+        assert find_test_stacks(remains(environment), account=ACCOUNT, now=NOW) == (), environment
+    assert orphans("EBS volume", "rtp-test-1") == []
+    assert orphans("S3 bucket", "rtp-test-1-backup-123456789012") == []
+    assert orphans("S3 bucket", f"rtp-test-1-state-{ACCOUNT}") == []
+    assert orphans("EBS volume", "x", **{"kubernetes.io/cluster/rtp-test-1": "shared"}) == []
+    assert orphans("EBS volume", "x", **{"kubernetes.io/cluster/other-rtp-test-1": "owned"}) == []
 
 
 def test_what_is_left_of_a_stack_that_its_tags_show_is_a_part_of_it() -> None:
@@ -162,22 +142,14 @@ def test_an_orphan_is_chosen_only_by_name_and_a_live_stack_never() -> None:
         choose(found, named=["test-4"])
 
 
-@pytest.fixture(scope="module")
-def environments() -> list[StackSettings]:
-    """The shipped environments."""
-    return [load_environment(name) for name in ("dev", "staging", "prod")]
-
-
-def test_the_account_must_be_the_one_meant(environments: list[StackSettings]) -> None:
+def test_the_account_must_be_the_one_meant_and_none_of_production() -> None:
+    environments = [load_environment(name) for name in ("dev", "staging", "prod")]
     check_place(ACCOUNT, wanted=None, needs_account=False, environments=environments)
     check_place(ACCOUNT, wanted=ACCOUNT, needs_account=True, environments=environments)
     with pytest.raises(SettingsError, match="YES=1 removes resources of whatever account"):
         check_place(ACCOUNT, wanted=None, needs_account=True, environments=environments)
     with pytest.raises(RefusedError, match=f"credentials are of account {ACCOUNT}, not of 111122223333"):
         check_place(ACCOUNT, wanted="111122223333", needs_account=True, environments=environments)
-
-
-def test_an_account_of_production_is_refused(environments: list[StackSettings]) -> None:
     (account,) = load_environment("prod").aws.allowed_accounts
     with pytest.raises(RefusedError, match="may hold prod, a production environment"):
         check_place(account, wanted=account, needs_account=True, environments=environments)

@@ -11,7 +11,7 @@ import pytest
 
 from infra.lifecycle.account.aws import Clients
 from infra.lifecycle.cli import main
-from infra.lifecycle.leftovers.audit import Audit, audit
+from infra.lifecycle.leftovers.audit import audit
 from infra.lifecycle.leftovers.found import Found, Key
 from infra.lifecycle.leftovers.inventory import Inventory
 from infra.lifecycle.leftovers.keeping import reason_to_keep
@@ -37,7 +37,6 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> StackSettings:
 
 
 def leaks(*arguments: str) -> int:
-    """Run the command; returns its exit status."""
     return main(["leaks", "--env", "test-1", *arguments])
 
 
@@ -112,30 +111,24 @@ def test_a_protected_database_gets_a_last_snapshot(ours: Owner, clients: Clients
     assert delete.endswith(f"--db-instance-identifier {name} --final-db-snapshot-identifier {name}-last")
 
 
-@pytest.mark.parametrize(
-    ("operation", "protocol", "kind", "code", "status"),
-    [
+def test_what_cannot_be_looked_for_is_reported_and_fails(wire: Wire, document: Document) -> None:
+    for operation, protocol, kind, code, status in (
         ("ec2.DescribeAddresses", "ec2", "elastic IP address", "UnauthorizedOperation", 403),
         ("rds.DescribeDBSnapshots", "query", "RDS snapshot", "InternalFailure", 500),
         ("kms.ListAliases", "json", "KMS alias", "ThrottlingException", 400),
-    ],
-)
-def test_what_cannot_be_looked_for_is_reported_and_fails(
-    operation: str, protocol: str, kind: str, code: str, status: int, wire: Wire, document: Document
-) -> None:
-    wire.stand_in = Faulty(operation, fault(code, status, protocol=protocol))
-    found = document()
-    assert (found["status"], found["clean"], found["left"]) == (1, False, [])
-    (unknown,) = found["not_audited"]
-    assert (unknown["kind"], unknown["region"]) == (kind, REGION)
-    assert unknown["reason"].startswith(f"{operation.partition('.')[2]}: {code}: injected")
+    ):
+        wire.stand_in = Faulty(operation, fault(code, status, protocol=protocol))
+        found = document()
+        assert (found["status"], found["clean"], found["left"]) == (1, False, []), operation
+        (unknown,) = found["not_audited"]
+        assert (unknown["kind"], unknown["region"]) == (kind, REGION)
+        assert unknown["reason"].startswith(f"{operation.partition('.')[2]}: {code}: injected")
 
 
 def test_what_was_found_before_a_denial_is_listed_too(
     ours: Owner, wire: Wire, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    planter = Planter(ours)
-    vpc = planter.vpc
+    vpc = Planter(ours).vpc
     wire.stand_in = Faulty("ec2.DescribeAddresses", fault("UnauthorizedOperation", 403))
     assert leaks() == 1
     printed = capsys.readouterr().out
@@ -156,20 +149,10 @@ def test_resources_of_a_stack_that_exists_are_no_leaks(
     ours: Owner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, document: Document
 ) -> None:
     planter = Planter(ours)
-    for kind in (
-        "EKS node group",
-        "EC2 instance",
-        "EBS volume",
-        "log group",
-        "network interface",
-        "elastic IP address",
-    ):
+    not_in_state = ("elastic IP address", "EC2 instance")
+    for kind in ("EKS node group", "EBS volume", "log group", "network interface", *not_in_state):
         PLANTS[kind](planter)
-    in_state = [
-        {"type": "aws:x", "id": key.id}
-        for key in planter.keys
-        if key.kind not in {"elastic IP address", "EC2 instance"}
-    ]
+    in_state = [{"type": "aws:x", "id": key.id} for key in planter.keys if key.kind not in not_in_state]
     state = {"deployment": {"resources": [{"type": "pulumi:providers:aws", "id": "x"}, *in_state]}}
     (tmp_path / "state.json").write_text(json.dumps(state))
     put_pulumi(tmp_path, monkeypatch, f"cat {tmp_path}/state.json")
@@ -179,22 +162,15 @@ def test_resources_of_a_stack_that_exists_are_no_leaks(
     assert (found["status"], found["state_known"]) == (1, True)
 
 
-@pytest.mark.parametrize(
-    ("script", "is_known"),
-    [
-        ("echo \"error: no stack named 'test-1' found\" >&2; exit 255", True),
-        ("echo 'error: not logged in' >&2; exit 255", False),
-    ],
-)
 def test_without_a_state_everything_is_listed(
-    script: str, *, is_known: bool, ours: Owner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, document: Document
+    ours: Owner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, document: Document
 ) -> None:
-    put_pulumi(tmp_path, monkeypatch, script)
-    planter = Planter(ours)
-    assert planter.cluster
-    found = document()
-    assert {one["kind"] for one in found["left"]} == {"EKS cluster", "subnet", "VPC"}
-    assert found["state_known"] is is_known
+    assert Planter(ours).cluster
+    for error, is_known in (("no stack named 'test-1' found", True), ("not logged in", False)):
+        put_pulumi(tmp_path, monkeypatch, f'echo "error: {error}" >&2; exit 255')
+        found = document()
+        assert {one["kind"] for one in found["left"]} == {"EKS cluster", "subnet", "VPC"}, error
+        assert found["state_known"] is is_known, error
 
 
 def test_another_account_is_refused(settings: StackSettings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,20 +192,15 @@ BUCKET = Found(id=f"rtp-test-1-artifacts-{ACCOUNT}", kind="S3 bucket", region=RE
 BACKUP = Found(id="db-1", kind="RDS retained backup", region=REGION, name="rtp-test-1-mlflow")
 
 
-@pytest.mark.parametrize(
-    ("kind", "kept"),
-    [
+def test_what_an_environment_leaves_on_purpose_is_listed_apart(ours: Owner, clients: Clients) -> None:
+    found = (FINAL, MANUAL, STATE, BUCKET, BACKUP)
+    for kind, kept in (
         (EnvironmentKind.TEST, [STATE]),
         (EnvironmentKind.DEV, [FINAL, STATE, BACKUP]),
         (EnvironmentKind.STAGING, [FINAL, STATE, BACKUP]),
         (EnvironmentKind.PROD, [FINAL, STATE, BUCKET, BACKUP]),
-    ],
-)
-def test_what_an_environment_leaves_on_purpose_is_listed_apart(
-    kind: EnvironmentKind, kept: list[Found], ours: Owner, clients: Clients
-) -> None:
-    found = (FINAL, MANUAL, STATE, BUCKET, BACKUP)
-    result: Audit = audit(Inventory(found, ()), ours.stack, kind, clients=clients, catalog=load_catalog(), state=None)
-    assert [one.label for one in result.kept] == [one.label for one in kept]
-    assert {one.id for one in result.left} == {one.id for one in found if one not in kept}
-    assert all(reason_to_keep(one, kind) for one in kept)
+    ):
+        result = audit(Inventory(found, ()), ours.stack, kind, clients=clients, catalog=load_catalog(), state=None)
+        assert [one.label for one in result.kept] == [one.label for one in kept], kind
+        assert {one.id for one in result.left} == {one.id for one in found if one not in kept}, kind
+        assert all(reason_to_keep(one, kind) for one in kept), kind

@@ -14,74 +14,64 @@ from tests.infra.lifecycle.leftovers.planter import ACCOUNT, REGION, Owner, Plan
 from tests.infra.lifecycle.leftovers.plants import PLANTS
 from tests.infra.lifecycle.leftovers.wire import Answer, Faulty, Wire, fault
 
-CLOSED = "User: arn:aws:iam::1:role/x is not authorized to perform: kms:DescribeKey because no resource-based policy allows it"
-DENIED = "User: arn:aws:iam::1:role/x is not authorized to perform: kms:DescribeKey because no identity-based policy allows it"
+CLOSED = (
+    "User: arn:aws:iam::1:role/x is not authorized to perform: kms:DescribeKey because no {}-based policy allows it"
+)
 
 Listing = Callable[[str], Inventory]
 
 
 @pytest.fixture
 def listing(clients: Clients) -> Listing:
-    """Lists one kind."""
     return lambda kind: take(clients, [REGION], [KINDS[kind]])
+
+
+def _gone(operation: str, code: str, status: int, protocol: str) -> Faulty:
+    """Says once that what is asked for is gone."""
+    return Faulty(operation, fault(code, status, protocol=protocol), times=1)
 
 
 @pytest.mark.parametrize(
     ("kind", "gone"),
     [
-        ("EKS node group", Faulty("eks.DescribeNodegroup", fault("ResourceNotFoundException", 404, protocol="json"), times=1)),
-        ("recovery point", Faulty("backup.ListTags", fault("ResourceNotFoundException", 404, protocol="json"), times=1)),
-        ("IAM role", Faulty("iam.ListRoleTags", fault("NoSuchEntity", 404, protocol="query"), times=1)),
+        ("EKS node group", ("eks.DescribeNodegroup", "ResourceNotFoundException", 404, "json")),
+        ("recovery point", ("backup.ListTags", "ResourceNotFoundException", 404, "json")),
+        ("IAM role", ("iam.ListRoleTags", "NoSuchEntity", 404, "query")),
     ],
-)  # fmt: skip
+)
 def test_of_two_the_other_is_found_when_one_is_removed_meanwhile(
-    kind: str, gone: Faulty, ours: Owner, rival: Owner, wire: Wire, listing: Listing
+    kind: str, gone: tuple[str, str, int, str], ours: Owner, rival: Owner, wire: Wire, listing: Listing
 ) -> None:
     planters = [Planter(ours), Planter(rival)]
     for planter in planters:
         PLANTS[kind](planter)
     if kind == "EKS node group":
-        _second_node_group(planters[0])
+        where = {"clusterName": planters[0].cluster, "nodegroupName": "t4", "subnets": [planters[0].subnet]}
+        planters[0].client("eks").create_nodegroup(**where, nodeRole=f"arn:aws:iam::{ACCOUNT}:role/node")
     before, _ = listing(kind)
-    wire.stand_in = gone
+    wire.stand_in = _gone(*gone)
     found, unknown = listing(kind)
     assert unknown == ()
     assert len(found) == len(before) - 1
 
 
-def _second_node_group(planter: Planter) -> None:
-    planter.client("eks").create_nodegroup(
-        clusterName=planter.cluster,
-        nodegroupName="t4",
-        nodeRole=f"arn:aws:iam::{ACCOUNT}:role/node",
-        subnets=[planter.subnet],
-    )
-
-
-@pytest.mark.parametrize(
-    ("kind", "code"),
-    [
-        ("load balancer", "LoadBalancerNotFound"),
-        ("classic load balancer", "LoadBalancerNotFound"),
-        ("target group", "TargetGroupNotFound"),
-    ],
-)
+@pytest.mark.parametrize("kind", ["load balancer", "classic load balancer", "target group"])
 def test_tags_of_several_are_asked_for_one_by_one_when_one_is_gone(
-    kind: str, code: str, ours: Owner, rival: Owner, wire: Wire, listing: Listing
+    kind: str, ours: Owner, rival: Owner, wire: Wire, listing: Listing
 ) -> None:
     for owner in (ours, rival):
         PLANTS[kind](Planter(owner))
     wire.operations.clear()
     listing(kind)
     operation = next(one for one in wire.operations if one.endswith(".DescribeTags"))
-    gone = Faulty(operation, fault(code, 400, protocol="query"), times=1)
-    wire.stand_in = gone
+    code = "TargetGroupNotFound" if kind == "target group" else "LoadBalancerNotFound"
+    wire.stand_in = gone = _gone(operation, code, 400, "query")
     found, unknown = listing(kind)
     assert (gone.times, len(found), unknown) == (0, 2, ())
 
 
-def _error(message: str, code: str) -> Answer:
-    return 400, {}, json.dumps({"__type": code, "message": message}).encode()
+def _closed(by: str) -> Answer:
+    return 400, {}, json.dumps({"__type": "AccessDeniedException", "message": CLOSED.format(by)}).encode()
 
 
 def test_a_key_whose_policy_shuts_the_account_out_is_somebody_elses(
@@ -89,14 +79,14 @@ def test_a_key_whose_policy_shuts_the_account_out_is_somebody_elses(
 ) -> None:
     for owner in (ours, stranger):
         assert Planter(owner).key
-    wire.stand_in = Faulty("kms.DescribeKey", _error(CLOSED, "AccessDeniedException"), times=1)
+    wire.stand_in = Faulty("kms.DescribeKey", _closed("resource"), times=1)
     found, unknown = listing("KMS key")
     assert (len(found), unknown) == (1, ())
 
 
 def test_keys_that_the_caller_may_not_read_are_not_audited(ours: Owner, wire: Wire, listing: Listing) -> None:
     assert Planter(ours).key
-    wire.stand_in = Faulty("kms.DescribeKey", _error(DENIED, "AccessDeniedException"))
+    wire.stand_in = Faulty("kms.DescribeKey", _closed("identity"))
     found, (unknown,) = listing("KMS key")
     assert (found, unknown.kind) == ((), "KMS key")
 

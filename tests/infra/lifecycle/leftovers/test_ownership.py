@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,51 +40,47 @@ def found(kind: str = "EBS volume", id_: str = "vol-1", **tags: str) -> Found:
     return Found(id=id_, kind=kind, region="us-east-1", tags=tags)
 
 
-@pytest.mark.parametrize(
-    ("tags", "says"),
-    [
-        ({"stack": "ray-train-platform/dev"}, "tag stack"),
-        ({"kubernetes.io/cluster/rtp-dev": "owned"}, "tag kubernetes.io/cluster/rtp-dev"),
-        ({"k8s.io/cluster-autoscaler/rtp-dev": "owned"}, "tag k8s.io/cluster-autoscaler/rtp-dev"),
-        ({"aws:eks:cluster-name": "rtp-dev"}, "tag aws:eks:cluster-name"),
-        ({"eks:cluster-name": "rtp-dev"}, "tag eks:cluster-name"),
-        ({"elbv2.k8s.aws/cluster": "rtp-dev"}, "tag elbv2.k8s.aws/cluster"),
-        ({"cluster.k8s.amazonaws.com/name": "rtp-dev"}, "tag cluster.k8s.amazonaws.com/name"),
-        ({"KubernetesCluster": "rtp-dev"}, "tag KubernetesCluster"),
-        ({"kubernetes.io/cluster/rtp-dev": "shared"}, None),
-        ({"kubernetes.io/cluster/rtp-dev-2": "owned"}, None),
-        ({"k8s.io/cluster-autoscaler/enabled": "true"}, None),
-        ({"stack": "ray-train-platform/dev-2"}, None),
-        ({"stack": "other-platform/dev"}, None),
-        ({"Stack": "ray-train-platform/dev"}, None),
-        ({"platform": "ray-train-platform", "environment": "dev"}, None),
-        ({"stack": "ray-train-platform/dev-2", "kubernetes.io/cluster/rtp-dev": "owned"}, None),
-        ({"stack": "ray-train-platform/dev", "kubernetes.io/cluster/rtp-dev-2": "owned"}, "tag stack"),
-        ({}, None),
-    ],
-)
-def test_tags_decide(tags: dict[str, str], says: str | None) -> None:
-    assert evidence(found(**tags)) == says
+def test_tags_decide() -> None:
+    ours: list[dict[str, str]] = [
+        {"stack": "ray-train-platform/dev"},
+        {"kubernetes.io/cluster/rtp-dev": "owned"},
+        {"k8s.io/cluster-autoscaler/rtp-dev": "owned"},
+        {"aws:eks:cluster-name": "rtp-dev"},
+        {"eks:cluster-name": "rtp-dev"},
+        {"elbv2.k8s.aws/cluster": "rtp-dev"},
+        {"cluster.k8s.amazonaws.com/name": "rtp-dev"},
+        {"KubernetesCluster": "rtp-dev"},
+        {"stack": "ray-train-platform/dev", "kubernetes.io/cluster/rtp-dev-2": "owned"},
+    ]
+    for tags in ours:
+        assert evidence(found(**tags)) == f"tag {next(iter(tags))}"
+    others: list[dict[str, str]] = [
+        {"kubernetes.io/cluster/rtp-dev": "shared"},
+        {"kubernetes.io/cluster/rtp-dev-2": "owned"},
+        {"k8s.io/cluster-autoscaler/enabled": "true"},
+        {"stack": "ray-train-platform/dev-2"},
+        {"stack": "other-platform/dev"},
+        {"Stack": "ray-train-platform/dev"},
+        {"platform": "ray-train-platform", "environment": "dev"},
+        {"stack": "ray-train-platform/dev-2", "kubernetes.io/cluster/rtp-dev": "owned"},
+        {},
+    ]
+    for tags in others:
+        assert evidence(found(**tags)) is None, tags
 
 
-@pytest.mark.parametrize(
-    ("tags", "is_made_by_stack"),
-    [
-        ({}, True),
-        ({"kubernetes.io/cluster/rtp-dev": "owned"}, False),
-        ({"ebs.csi.aws.com/cluster": "true"}, False),
-        ({"node.k8s.amazonaws.com/instance_id": "i-1"}, False),
-    ],
-)
-def test_what_the_drivers_of_a_cluster_make_is_in_no_state(tags: dict[str, str], *, is_made_by_stack: bool) -> None:
-    ((_, says),) = owned([found(stack=DEV.tag, **tags)], DEV).values()
-    assert says.is_made_by_stack is is_made_by_stack
+def test_what_the_drivers_of_a_cluster_make_is_in_no_state() -> None:
+    drivers = ("kubernetes.io/cluster/rtp-dev", "ebs.csi.aws.com/cluster", "node.k8s.amazonaws.com/instance_id")
+    for tags in ({}, *({name: "owned"} for name in drivers)):
+        ((_, says),) = owned([found(stack=DEV.tag, **tags)], DEV).values()
+        assert says.is_made_by_stack is (tags == {}), tags
 
 
-@pytest.mark.parametrize(("kind", "name"), FIXED_NAMES.items())
-def test_a_fixed_name_is_evidence_without_tags(kind: str, name: str) -> None:
-    assert evidence(found(kind, name.format("dev"))) == "name"
-    assert evidence(found(kind, name.format("dev"), stack="ray-train-platform/dev-2")) is None
+def test_a_fixed_name_is_evidence_without_tags() -> None:
+    assert set(FIXED_NAMES) <= set(KINDS)
+    for kind, name in FIXED_NAMES.items():
+        assert evidence(found(kind, name.format("dev"))) == "name", kind
+        assert evidence(found(kind, name.format("dev"), stack="ray-train-platform/dev-2")) is None, kind
 
 
 @given(ENVIRONMENT_NAMES, ENVIRONMENT_NAMES, st.sampled_from(sorted(FIXED_NAMES)))
@@ -96,9 +91,8 @@ def test_a_name_belongs_to_one_environment_only(one: str, other: str, kind: str)
         assert evidence(resource, StackName(other, DEV.account)) is None
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [
+def test_a_similar_name_is_no_evidence() -> None:
+    for kind, name in (
         ("EKS cluster", "rtp-dev-extra"),
         ("EKS cluster", "rtp-dev2"),
         ("RDS instance", "rtp-dev-2-mlflow"),
@@ -108,25 +102,25 @@ def test_a_name_belongs_to_one_environment_only(one: str, other: str, kind: str)
         ("log group", "/aws/rds/instance/rtp-dev-2-mlflow/postgresql"),
         ("KMS alias", "alias/rtp-dev2/logs"),
         ("EBS volume", "rtp-dev"),
-    ],
-)
-def test_a_similar_name_is_no_evidence(kind: str, name: str) -> None:
-    assert evidence(found(kind, name)) is None
+    ):
+        assert evidence(found(kind, name)) is None, name
 
 
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_the_names_are_those_of_the_settings(environment: str) -> None:
-    settings = settings_of(environment)
-    stack = StackName(settings.environment.name, "111122223333")
-    assert (stack.tag, stack.cluster) == (names.stack_tag(settings), names.cluster_name(settings))
-    assert StackName.of_tag(stack.tag, account=stack.account) == stack
-    given = {
-        "RDS instance": names.database_identifier(settings),
-        "SNS topic": names.alert_topic_name(settings),
-        "log group": names.container_log_group(settings) or "",
-        "S3 bucket": state_bucket_name(settings, account=stack.account),
-    }
-    assert {kind: evidence(found(kind, name), stack) for kind, name in given.items()} == dict.fromkeys(given, "name")
+def test_the_names_are_those_of_the_settings() -> None:
+    for environment in ENVIRONMENTS:
+        settings = settings_of(environment)
+        stack = StackName(settings.environment.name, "111122223333")
+        assert (stack.tag, stack.cluster) == (names.stack_tag(settings), names.cluster_name(settings))
+        assert StackName.of_tag(stack.tag, account=stack.account) == stack
+        given = {
+            "RDS instance": names.database_identifier(settings),
+            "SNS topic": names.alert_topic_name(settings),
+            "log group": names.container_log_group(settings) or "",
+            "S3 bucket": state_bucket_name(settings, account=stack.account),
+        }
+        assert {kind: evidence(found(kind, name), stack) for kind, name in given.items()} == dict.fromkeys(
+            given, "name"
+        )
 
 
 def test_a_part_belongs_to_its_whole_unless_its_tags_say_otherwise() -> None:
@@ -145,22 +139,18 @@ def test_a_part_belongs_to_its_whole_unless_its_tags_say_otherwise() -> None:
     assert owned([part], DEV) == {}
 
 
-@pytest.mark.parametrize(
-    ("tags", "says"),
-    [
-        ({"cluster.k8s.amazonaws.com/name": "shared"}, "holds security group sg-1"),
-        ({"cluster.k8s.amazonaws.com/name": "shared", "stack": "ray-train-platform/dev-2"}, None),
-        ({}, None),
-    ],
-)
-def test_an_interface_that_only_a_shared_cluster_names_is_of_the_stack_whose_security_group_it_holds(
-    tags: dict[str, str], says: str | None
-) -> None:
+def test_an_interface_that_only_a_shared_cluster_names_is_of_the_stack_whose_security_group_it_holds() -> None:
     group = found("security group", "sg-1", stack=DEV.tag)
-    interface = Found(id="eni-1", kind="network interface", region="us-east-1", tags=tags, holds=(group.key,))
-    ours = owned([interface, group], DEV)
-    assert (ours[interface.key][1].says if interface.key in ours else None) == says
-    assert owned([interface], DEV) == {}
+    shared = {"cluster.k8s.amazonaws.com/name": "shared"}
+    for tags, says in (
+        (shared, "holds security group sg-1"),
+        ({**shared, "stack": "ray-train-platform/dev-2"}, None),
+        ({}, None),
+    ):
+        interface = Found(id="eni-1", kind="network interface", region="us-east-1", tags=tags, holds=(group.key,))
+        ours = owned([interface, group], DEV)
+        assert (ours[interface.key][1].says if interface.key in ours else None) == says, tags
+        assert owned([interface], DEV) == {}, tags
 
 
 def test_equal_ids_of_two_regions_are_two_resources() -> None:
@@ -169,12 +159,6 @@ def test_equal_ids_of_two_regions_are_two_resources() -> None:
     assert len(owned([here, there], DEV)) == 2
 
 
-@pytest.mark.parametrize(
-    "tag", ["", "ray-train-platform", "ray-train-platform/", "ray-train-platform/../prod", "x/dev"]
-)
-def test_another_tag_is_no_stack_of_ours(tag: str) -> None:
-    assert StackName.of_tag(tag, account="111122223333") is None
-
-
-def test_the_kinds_with_fixed_names_exist() -> None:
-    assert set(FIXED_NAMES) <= set(KINDS)
+def test_another_tag_is_no_stack_of_ours() -> None:
+    for tag in ("", "ray-train-platform", "ray-train-platform/", "ray-train-platform/../prod", "x/dev"):
+        assert StackName.of_tag(tag, account="111122223333") is None, tag

@@ -40,7 +40,6 @@ class Wire:
 
     @property
     def changes(self) -> list[str]:
-        """The operations that change something."""
         return [one for one in self.operations if not one.partition(".")[2].startswith(READS)]
 
     def _note(self, event_name: str, **_: object) -> None:
@@ -74,7 +73,6 @@ def watched(wire: Wire) -> Iterator[Wire]:
 
 
 def make_session(**settings: str) -> Any:  # noqa: ANN401 - boto3 has no types
-    """A session with credentials that moto accepts."""
     given = {"region_name": "us-east-1", "aws_access_key_id": "x", "aws_secret_access_key": "x", **settings}
     return boto3.Session(**given)
 
@@ -97,20 +95,13 @@ def fault(code: str, status: int, *, protocol: str = "ec2") -> Answer:
 
 @dataclass
 class Faulty:
-    """Answers an operation with an error for the first times that it is asked for.
-
-    Attributes:
-        operation: `service.Operation`.
-        answer: the error.
-        times: how often.
-    """
+    """Answers an operation, `service.Operation`, with an error for the first `times` that it is asked for."""
 
     operation: str
     answer: Answer
     times: float = float("inf")
 
     def __call__(self, operation: str) -> Answer | None:
-        """The error, while it lasts."""
         if operation != self.operation or self.times <= 0:
             return None
         self.times -= 1
@@ -119,18 +110,12 @@ class Faulty:
 
 @dataclass
 class Before:
-    """Does something right before one of the requests that change something.
-
-    Attributes:
-        number: which of them, from 1.
-        act: what is done, once; it may raise.
-    """
+    """Does something, which may raise, right before the request that changes something with this number, from 1."""
 
     number: int
     act: Callable[[], object]
 
     def __call__(self, operation: str) -> None:
-        """Count the request."""
         if not operation.partition(".")[2].startswith(READS):
             self.number -= 1
             if self.number == 0:

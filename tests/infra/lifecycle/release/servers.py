@@ -40,7 +40,6 @@ class Site:
     requests: list[str] = field(default_factory=list)
 
     def add_index(self, text: str) -> None:
-        """Add a chart repository's index."""
         self.pages["/charts/index.yaml"] = (text.encode(), "text/yaml")
 
     def add_tags(self, name: str, *tags: str) -> None:
@@ -110,8 +109,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(body)
 
-    def log_message(self, *_: object) -> None:
-        """Log nothing."""
+    def log_message(self, *_: object) -> None: ...
 
 
 @contextmanager

@@ -52,20 +52,16 @@ def addon_source(*versions: dict[str, Any]) -> AwsSource:
     return AwsSource(ssm=client("ssm"), eks=eks)
 
 
-def test_the_version_of_an_addon_is_the_default_for_the_minor() -> None:
-    source = addon_source(addon("v2", "1.35", is_default=False), addon("v1", "1.35", is_default=True))
-    assert source.version("coredns", "1.35").value == "v1"
-
-
 def test_an_addon_without_a_default_for_the_minor_is_named() -> None:
     source = addon_source(addon("v2", "1.34", is_default=True))
     with pytest.raises(NotFoundError, match=r"no default version of add-on coredns for Kubernetes 1\.35"):
         source.version("coredns", "1.35")
 
 
-def test_every_compatible_version_of_an_addon_is_listed() -> None:
-    source = addon_source(addon("v2", "1.35", is_default=False), addon("v1", "1.35", is_default=True))
-    assert source.versions("coredns", "1.35") == ("v2", "v1")
+def test_the_version_of_an_addon_is_the_default_for_the_minor_and_every_compatible_one_is_listed() -> None:
+    known = (addon("v2", "1.35", is_default=False), addon("v1", "1.35", is_default=True))
+    assert addon_source(*known).version("coredns", "1.35").value == "v1"
+    assert addon_source(*known).versions("coredns", "1.35") == ("v2", "v1")
 
 
 def test_an_ami_release_is_looked_up_by_its_date() -> None:

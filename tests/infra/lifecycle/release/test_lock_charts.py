@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator, Mapping
+import shutil
+from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,10 @@ from infra.spec.protection import EnvironmentKind
 from infra.spec.release import RELEASE_FILE, ReleaseManifest, load_release
 from platform_charts.charts.archives import fetch_archives
 from platform_charts.charts.crds import CRD_GROUPS, PinnedCharts
-from platform_charts.charts.installs import ChartInstall
 from tests.engines.helm import find_helm, template
 from tests.infra.aws.graphs import settings_of
-from tests.infra.lifecycle.release.mirror import Mirror, sources
-from tests.infra.lifecycle.release.servers import IMAGE_INDEX, Site, served
+from tests.infra.lifecycle.release.mirror import Mirror, add_image, sources
+from tests.infra.lifecycle.release.servers import Site, served
 from tests.platform_charts.charts.archives import charts
 from tests.platform_charts.charts.releases import installs_of, named_images
 
@@ -49,16 +49,14 @@ def site() -> Iterator[Site]:
             one.pages[f"/v2/{path}/blobs/sha256:{digest}"] = (content, "application/octet-stream")
         one.add_index(yaml.safe_dump({"entries": index}))
         for image in release.images.values():
-            manifest = {"mediaType": IMAGE_INDEX, "manifests": [], "annotations": {"of": image.repository}}
-            one.add_manifest(image.repository.partition("/")[2], image.tag, manifest)
+            add_image(one, image)
         yield one
 
 
 @pytest.fixture(scope="module")
 def locked(site: Site, tmp_path_factory: pytest.TempPathFactory) -> ReleaseManifest:
     """The shipped release after `release-lock`."""
-    file = tmp_path_factory.mktemp("release") / "release.yaml"
-    file.write_text(RELEASE_FILE.read_text(encoding="utf-8"), encoding="utf-8")
+    file = shutil.copy(RELEASE_FILE, tmp_path_factory.mktemp("release") / "release.yaml")
     write(resolve(load_release(file), sources(site)), file, today=date(2030, 1, 2))
     return load_release(file)
 
@@ -71,23 +69,16 @@ def folder(site: Site, locked: ReleaseManifest, tmp_path_factory: pytest.TempPat
     return found
 
 
-@pytest.fixture(scope="module")
-def installs(locked: ReleaseManifest) -> Mapping[str, ChartInstall]:
-    """Charts that prod installs from the locked release."""
-    return installs_of(settings_of("prod"), locked)
-
-
 def test_every_chart_and_third_party_image_can_be_locked(locked: ReleaseManifest) -> None:
     still_open = [name for name in locked.unresolved() if name.startswith(("charts.", "images."))]
     assert still_open == ["images.trainer.digest", "images.mlflow.digest"]
 
 
-def test_prod_installs_every_chart_as_locked(locked: ReleaseManifest, folder: Path) -> None:
+def test_prod_installs_every_chart_as_locked_and_its_crds_come_from_there(
+    locked: ReleaseManifest, folder: Path
+) -> None:
     found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
     assert found == {f"{name}-{chart.version}.tgz": chart.sha256 for name, chart in locked.charts.items()}
-
-
-def test_crds_come_from_the_locked_charts(locked: ReleaseManifest, folder: Path) -> None:
     source = PinnedCharts(locked, folder=folder)
     assert all(source.crds(group) for group in CRD_GROUPS.values())
 
@@ -99,26 +90,18 @@ def test_a_chart_that_changed_after_the_lock_is_refused(site: Site, locked: Rele
         fetch_archives(changed, changed.charts, source=Mirror(site), kind=PROD, folder=tmp_path)
 
 
-@pytest.mark.parametrize("name", list(load_release().charts))
-def test_every_image_in_the_values_of_a_locked_release_has_its_digest(
-    name: str, installs: Mapping[str, ChartInstall], locked: ReleaseManifest
+def test_every_locked_chart_renders_with_our_values_and_every_image_has_its_digest(
+    locked: ReleaseManifest, folder: Path
 ) -> None:
     digests = {image.digest for image in locked.images.values()}
-    images = list(named_images(installs[name].values))
-    assert images != []
-    assert all(f"sha256:{image.rpartition(':')[2]}" in digests for image in images)
-
-
-@pytest.mark.parametrize("name", list(load_release().charts))
-def test_a_locked_chart_renders_with_our_values(
-    name: str, installs: Mapping[str, ChartInstall], locked: ReleaseManifest, folder: Path
-) -> None:
-    install = installs[name]
-    archive = folder / f"{name}-{locked.charts[name].version}.tgz"
-    (shown,) = template(find_helm(), archive, install.values, name=name, namespace=install.namespace)
-    images = sorted(named_images(yaml.safe_load(shown["data"]["values"])))
-    assert images == sorted(named_images(install.values))
-    assert [image for image in images if "@sha256:" not in image] == []
+    for name, install in installs_of(settings_of("prod"), locked).items():
+        images = sorted(named_images(install.values))
+        assert images != [], name
+        assert all(f"sha256:{image.rpartition(':')[2]}" in digests for image in images), name
+        archive = folder / f"{name}-{locked.charts[name].version}.tgz"
+        (shown,) = template(find_helm(), archive, install.values, name=name, namespace=install.namespace)
+        assert sorted(named_images(yaml.safe_load(shown["data"]["values"]))) == images, name
+        assert [image for image in images if "@sha256:" not in image] == [], name
 
 
 def test_a_basic_challenge_gets_the_login(site: Site) -> None:

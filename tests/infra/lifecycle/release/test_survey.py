@@ -15,10 +15,10 @@ from infra.lifecycle.release.newer_versions import Offer, changes_of, offers
 from infra.lifecycle.release.numbering import newest_release
 from infra.lifecycle.release.survey import Report, Status, entries, survey, with_resolution
 from infra.lifecycle.release.web_sources import RemoteFile
-from infra.spec.release import Image, ReleaseManifest, load_release
+from infra.spec.release import ReleaseManifest, load_release
 from infra.spec.release_rules import findings, read_project
-from tests.infra.lifecycle.release.mirror import Aws, Web, sources
-from tests.infra.lifecycle.release.servers import IMAGE_INDEX, Site, served
+from tests.infra.lifecycle.release.mirror import Aws, Web, add_charts, add_image, add_release, sources
+from tests.infra.lifecycle.release.servers import Site, served
 from tests.infra.spec.test_release import release_with
 
 RELEASE = load_release()
@@ -33,77 +33,41 @@ KNOWN_WEB = Web(
 )
 
 
-def add_image(site: Site, image: Image, *tags: str) -> None:
-    """Add an image with its tag, and with more tags."""
-    name = image.repository.partition("/")[2]
-    for tag in (image.tag, *tags):
-        site.add_manifest(name, tag, {"mediaType": IMAGE_INDEX, "annotations": {"of": f"{name}:{tag}"}})
-    site.add_tags(name, image.tag, *tags)
-
-
-def add_charts(site: Site, **newer: dict[str, str]) -> None:
-    """Add every chart of the release, and newer releases of some: `name={"version": …, "appVersion": …}`."""
-    index: dict[str, list[dict[str, str]]] = {}
-    for name, chart in RELEASE.charts.items():
-        shipped = {"version": str(chart.version), "digest": "a" * 64}
-        more = [{"digest": "b" * 64, **newer[key]}] if (key := name.replace("-", "_")) in newer else []
-        index[name] = [shipped, *more]
-        if chart.repository.startswith("oci://"):
-            path = f"{chart.repository.removeprefix('oci://').partition('/')[2]}/{name}"
-            for one in index[name]:
-                site.add_chart(path, one["version"], f"sha256:{one['digest']}", appVersion=one.get("appVersion", ""))
-            site.add_tags(path, *(one["version"] for one in index[name]))
-    site.add_index(yaml.safe_dump({"entries": index}))
-
-
 @pytest.fixture
 def site() -> Iterator[Site]:
     """A site that has the shipped release and nothing newer."""
     with served() as one:
-        add_charts(one)
-        for image in RELEASE.images.values():
-            if not image.is_ours:
-                add_image(one, image)
+        add_release(one)
         yield one
 
 
 def surveyed(
     site: Site, release: ReleaseManifest = RELEASE, aws: Aws = KNOWN_AWS, web: Web = KNOWN_WEB
 ) -> dict[str, Report]:
-    """The reports by name."""
     return {report.name: report for report in survey(release, sources(site, aws, web), done=lambda _: None)}
 
 
 def offered(site: Site, aws: Aws = KNOWN_AWS, web: Web = KNOWN_WEB) -> dict[str, Offer]:
-    """The offers by entry."""
     reports = survey(RELEASE, sources(site, aws, web), done=lambda _: None)
     return {offer.report.name: offer for offer in offers(RELEASE, reports, project=PROJECT)}
 
 
-def test_every_entry_of_the_manifest_has_a_report(site: Site) -> None:
+def test_every_entry_is_confirmed_unresolved_or_says_why_it_has_no_source(site: Site) -> None:
     reports = surveyed(site)
-    names = {
-        f"{group}.{name}"
-        for group in ("addons", "charts", "images", "downloads", "crds")
-        for name in getattr(RELEASE, group)
-    }
+    groups = ("addons", "charts", "images", "downloads", "crds")
+    names = {f"{group}.{name}" for group in groups for name in getattr(RELEASE, group)}
     names |= {f"node_image.releases.{ami}" for ami in RELEASE.node_image.releases} | {"node_image.nvidia_driver"}
     names |= {f"stack.{name}" for name in ("python", "ray", "torch", "cuda", "mlflow")}
     assert set(reports) == names | {"platform", "kubernetes", "compatibility"}
     assert entries(RELEASE, sources(site)) == len(reports)
-
-
-def test_every_entry_is_confirmed_unresolved_or_says_why_it_has_no_source(site: Site) -> None:
-    reports = surveyed(site)
     by_status = {status: {name for name, one in reports.items() if one.status is status} for status in Status}
     assert by_status[Status.NO_SOURCE] == {
         *("platform", "compatibility", "crds.kuberay", "node_image.nvidia_driver", "stack.python", "stack.cuda"),
         *("images.trainer", "images.mlflow"),
     }
+    amis = RELEASE.node_image.releases
     unresolved = {f"addons.{name}" for name, addon in RELEASE.addons.items() if addon.version is None}
-    unresolved |= {
-        f"node_image.releases.{ami}" for ami, version in RELEASE.node_image.releases.items() if version is None
-    }
+    unresolved |= {f"node_image.releases.{ami}" for ami, version in amis.items() if version is None}
     assert by_status[Status.UNRESOLVED] == unresolved
     assert len(by_status[Status.CONFIRMED]) == len(reports) - len(unresolved) - 8
     assert all(one.newer is None and one.note == "" for one in reports.values())
@@ -150,17 +114,19 @@ def test_a_resolved_value_is_reported_with_its_source(site: Site) -> None:
     assert installer.detail.startswith("by hand")
 
 
-@pytest.mark.parametrize("web", [KNOWN_WEB, replace(KNOWN_WEB, files={})], ids=["in the table", "below the table"])
 def test_the_command_says_what_takes_time_and_each_unresolved_reason_once(
-    web: Web, site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(refresh, "_sources", lambda _: sources(site, KNOWN_AWS, web))
     by_hand = [one for one in resolve(RELEASE, sources(site)).open if "by hand" in one.reason]
-    assert main(["release-lock", "--dry-run"]) == refresh.INCOMPLETE
-    said = capsys.readouterr().out
     assert by_hand
-    assert said.count("by hand: ") == len(by_hand)
-    assert said.startswith(f"looking up {len(surveyed(site))} entries of the release at their sources\n")
+    for web in (KNOWN_WEB, replace(KNOWN_WEB, files={})):  # in the table, and below it
+        monkeypatch.setattr(refresh, "_sources", lambda _, web=web: sources(site, KNOWN_AWS, web))
+        assert main(["release-lock", "--dry-run"]) == refresh.INCOMPLETE
+        said = capsys.readouterr().out
+        assert said.count("by hand: ") == len(by_hand)
+        assert said.startswith(
+            f"looking up {entries(RELEASE, sources(site))} entries of the release at their sources\n"
+        )
 
 
 def test_a_pinned_download_that_is_gone_is_not_hidden_by_its_unresolved_hash(site: Site) -> None:
@@ -185,24 +151,23 @@ def test_a_newer_chart_comes_with_the_tag_and_digest_of_its_image(site: Site) ->
     assert values["aws-efa-k8s-device-plugin.digest"].startswith("sha256:")
 
 
-@pytest.mark.parametrize(
-    ("name", "newest", "reason"),
-    [
-        ("kuberay-operator", {"version": "1.7.0", "appVersion": "1.7.0"}, "the tests run KubeRay operator 1.6.2"),
-        ("kueue", {"version": "0.20.0", "appVersion": "v0.20.0"}, "the tests run Kueue 0.19.2"),
-        ("cluster-autoscaler", {"version": "9.60.0", "appVersion": "1.36.0"}, "charts_support_the_minor"),
-        ("kube-prometheus-stack", {"version": "89.0.0"}, "images prometheus-operator, prometheus-config-reloader"),
-        ("nvidia-device-plugin", {"version": "0.21.0"}, "image nvidia-device-plugin: "),
-    ],
-)
-def test_a_newer_chart_is_held_back_by_a_named_rule(site: Site, name: str, newest: dict[str, str], reason: str) -> None:
-    add_charts(site, **{name.replace("-", "_"): newest})
-    if name in RELEASE.images and name != "nvidia-device-plugin":
-        image = RELEASE.images[name]
-        add_image(site, image, f"v{newest['appVersion'].removeprefix('v')}")
-    offer = offered(site)[f"charts.{name}"]
-    assert offer.newer.version == newest["version"]
-    assert any(reason in one for one in offer.held_back), offer.held_back
+def test_a_newer_chart_is_held_back_by_a_named_rule(site: Site) -> None:
+    newest = {
+        "kuberay-operator": ("1.7.0", "1.7.0", "the tests run KubeRay operator 1.6.2"),
+        "kueue": ("0.20.0", "v0.20.0", "the tests run Kueue 0.19.2"),
+        "cluster-autoscaler": ("9.60.0", "1.36.0", "charts_support_the_minor"),
+        "kube-prometheus-stack": ("89.0.0", "", "images prometheus-operator, prometheus-config-reloader"),
+        "nvidia-device-plugin": ("0.21.0", "", "image nvidia-device-plugin: "),
+    }
+    versions = {name: {"version": version, "appVersion": app} for name, (version, app, _) in newest.items()}
+    add_charts(site, **{name.replace("-", "_"): one for name, one in versions.items()})
+    for name in ("kuberay-operator", "kueue", "cluster-autoscaler"):
+        add_image(site, RELEASE.images[name], f"v{newest[name][1].removeprefix('v')}")
+    made = offered(site)
+    for name, (version, _, reason) in newest.items():
+        offer = made[f"charts.{name}"]
+        assert offer.newer.version == version
+        assert any(reason in one for one in offer.held_back), offer.held_back
 
 
 def test_the_autoscaler_is_offered_for_the_minor_of_the_cluster(site: Site) -> None:
