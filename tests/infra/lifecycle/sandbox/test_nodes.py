@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import pytest
-
 from infra.lifecycle.sandbox.nodes import fake_nodes
 from infra.spec.catalog import load_catalog
 from infra.spec.node_labels import ACCELERATOR_LABEL, GPU_TAINT
@@ -18,19 +16,15 @@ def nodes(environment: str) -> list[dict[str, Any]]:
     return list(fake_nodes(settings_of(environment), catalog=load_catalog()))
 
 
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_every_group_has_its_largest_number_of_nodes(environment: str) -> None:
-    settings = settings_of(environment)
-    groups = Counter(node["metadata"]["labels"]["ray-train-platform/group"] for node in nodes(environment))
-    assert groups == {request.name: request.max_size for request in settings.launch_requests()}
-
-
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_only_nodes_with_gpus_have_the_gpu_taint_and_the_accelerator_label(environment: str) -> None:
-    for node in nodes(environment):
-        has_gpus = "nvidia.com/gpu" in node["status"]["allocatable"]
-        assert (GPU_TAINT.model_dump() in node["spec"]["taints"]) == has_gpus
-        assert (ACCELERATOR_LABEL in node["metadata"]["labels"]) == has_gpus
+def test_every_group_has_its_largest_number_of_nodes_and_only_those_with_gpus_taint_and_accelerator() -> None:
+    for environment in ENVIRONMENTS:
+        made = nodes(environment)
+        groups = Counter(node["metadata"]["labels"]["ray-train-platform/group"] for node in made)
+        assert groups == {one.name: one.max_size for one in settings_of(environment).launch_requests()}, environment
+        for node in made:
+            has_gpus = "nvidia.com/gpu" in node["status"]["allocatable"]
+            assert (GPU_TAINT.model_dump() in node["spec"]["taints"]) == has_gpus, environment
+            assert (ACCELERATOR_LABEL in node["metadata"]["labels"]) == has_gpus, environment
 
 
 def test_a_p5_node_offers_what_ec2_lists_for_it() -> None:

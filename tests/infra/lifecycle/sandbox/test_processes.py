@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from infra.lifecycle.sandbox.processes import Process
 from infra.spec.errors import PlatformError
+from tests.training.cluster.team_cluster import wait_until
 
 _PARENT = """
 import sys, time
@@ -31,10 +31,7 @@ def is_alive(process: int) -> bool:
 
 def await_number(log: Path) -> int:
     """The first number a program prints."""
-    deadline = time.monotonic() + 60
-    while not (log.exists() and log.read_text().strip()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: log.exists() and log.read_text().strip() != "", seconds=60)
     return int(log.read_text())
 
 
@@ -46,10 +43,7 @@ def test_a_program_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     assert is_alive(program)
     os.kill(parent.pid, signal.SIGKILL)
     parent.wait()
-    deadline = time.monotonic() + 60
-    while is_alive(program):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: not is_alive(program), seconds=60)
 
 
 def test_a_program_that_exits_before_it_is_ready_is_an_error_with_its_output(tmp_path: Path) -> None:

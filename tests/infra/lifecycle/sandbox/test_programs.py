@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,6 @@ from infra.lifecycle.sandbox.modules import (
     PREVIOUS_KUBERAY,
     PROMETHEUS,
     PROMETHEUS_OPERATOR,
-    Module,
     newest_go,
 )
 from infra.lifecycle.sandbox.programs import NEEDED, find_operator, find_programs
@@ -41,103 +41,61 @@ def put(folder: Path, *, version: str = KUBERNETES.version, without: frozenset[s
 def executable(path: Path) -> Path:
     """A fake program."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("#!/bin/sh\n")
-    path.chmod(0o755)
+    path.touch(mode=0o755)
     return path
 
 
-def test_the_pinned_kubernetes_has_the_releases_minor_version() -> None:
-    assert KUBERNETES.version.rpartition(".")[0] == load_release().kubernetes.version
-
-
-def test_the_kubelet_has_the_version_of_the_control_plane() -> None:
+def test_the_pinned_programs_have_the_versions_of_the_release() -> None:
+    release = load_release()
+    assert KUBERNETES.version.rpartition(".")[0] == release.kubernetes.version
     assert KUBELET.version == KUBERNETES.version
-
-
-def test_the_go_version_is_a_release() -> None:
+    assert release.charts["kueue"].version == KUEUE.version
+    assert release.charts["kuberay-operator"].version == KUBERAY.version
+    assert release.images["prometheus-operator"].tag == f"v{PROMETHEUS_OPERATOR.version}"
+    assert release.images["alertmanager"].tag == f"v{ALERTMANAGER.version}"
+    assert release.images["prometheus"].tag == f"v{PROMETHEUS.release}-distroless"
+    before, now = (Version(module.version) for module in (PREVIOUS_KUBERAY, KUBERAY))
+    assert (before.major, before.minor + 1) == (now.major, now.minor), "upgrades are tested from the minor before"
     assert re.fullmatch(r"1\.\d+(\.\d+)?", newest_go())
 
 
-def test_the_pinned_kueue_is_the_releases() -> None:
-    assert load_release().charts["kueue"].version == KUEUE.version
-
-
-def test_the_pinned_prometheus_operator_is_the_releases() -> None:
-    assert load_release().images["prometheus-operator"].tag == f"v{PROMETHEUS_OPERATOR.version}"
-
-
-def test_the_pinned_alertmanager_is_the_releases() -> None:
-    assert load_release().images["alertmanager"].tag == f"v{ALERTMANAGER.version}"
-
-
-def test_the_pinned_prometheus_is_the_releases() -> None:
-    assert load_release().images["prometheus"].tag == f"v{PROMETHEUS.release}-distroless"
-
-
-def test_the_pinned_kuberay_is_the_releases() -> None:
-    assert load_release().charts["kuberay-operator"].version == KUBERAY.version
-
-
-def test_upgrades_are_tested_from_the_minor_before() -> None:
-    before, now = (Version(module.version) for module in (PREVIOUS_KUBERAY, KUBERAY))
-    assert (before.major, before.minor + 1) == (now.major, now.minor)
+def folder_of(environment: Mapping[str, str], program: str = "kube-apiserver") -> Path:
+    """Where a program is found."""
+    return find_programs(environment)[program].parent
 
 
 def test_kubebuilder_assets_precede_path_and_path_precedes_the_cache(tmp_path: Path) -> None:
     environment = {"RTP_ENGINES": str(tmp_path / "cache"), "PATH": str(tmp_path / "path")}
+    with pytest.raises(RefusedError, match=r"(?s)etcd, kube-apiserver, .* make engines"):
+        find_programs(environment)
     cached = {put(module.cache_folder(environment)) for module in (KUBERNETES, KWOK)}
     assert {path.parent for path in find_programs(environment).values()} == cached
     on_path = put(tmp_path / "path")
     assert {path.parent for path in find_programs(environment).values()} == {on_path}
-    named = put(tmp_path / "assets")
-    assert {path.parent for path in find_programs({**environment, "KUBEBUILDER_ASSETS": str(named)}).values()} == {
-        named
-    }
+    named = {**environment, "KUBEBUILDER_ASSETS": str(put(tmp_path / "assets", without=frozenset({"kwok"})))}
+    assert (folder_of(named), folder_of(named, "kwok")) == (tmp_path / "assets", on_path)
 
 
-def test_programs_missing_in_kubebuilder_assets_come_from_path(tmp_path: Path) -> None:
-    named = put(tmp_path / "assets", without=frozenset({"kwok"}))
-    elsewhere = put(tmp_path / "path")
-    found = find_programs({"KUBEBUILDER_ASSETS": str(named), "PATH": str(elsewhere), "RTP_ENGINES": str(tmp_path)})
-    assert found["kwok"].parent == elsewhere
-    assert found["kube-apiserver"].parent == named
-
-
-def test_another_minor_version_is_rejected_by_name(tmp_path: Path) -> None:
-    named = put(tmp_path / "assets", version="1.29.3")
-    with pytest.raises(RefusedError, match=r"kube-apiserver is Kubernetes v1\.29\.3, not 1\.\d+"):
-        find_programs({"KUBEBUILDER_ASSETS": str(named), "PATH": "", "RTP_ENGINES": str(tmp_path)})
-
-
-def test_another_patch_version_is_accepted(tmp_path: Path) -> None:
+def test_another_minor_version_is_rejected_by_name_and_another_patch_accepted(tmp_path: Path) -> None:
     minor = KUBERNETES.version.rpartition(".")[0]
-    named = put(tmp_path / "assets", version=f"{minor}.0")
-    assert (
-        find_programs({"KUBEBUILDER_ASSETS": str(named), "RTP_ENGINES": str(tmp_path)})["kube-scheduler"].parent
-        == named
-    )
+    environment = {"PATH": "", "RTP_ENGINES": str(tmp_path)}
+    patch, other = put(tmp_path / "patch", version=f"{minor}.0"), put(tmp_path / "other", version="1.29.3")
+    assert folder_of({**environment, "KUBEBUILDER_ASSETS": str(patch)}) == patch
+    with pytest.raises(RefusedError, match=r"kube-apiserver is Kubernetes v1\.29\.3, not 1\.\d+"):
+        find_programs({**environment, "KUBEBUILDER_ASSETS": str(other)})
 
 
-def test_the_error_for_missing_programs_names_make_engines(tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match=r"(?s)etcd, kube-apiserver, .* make engines"):
-        find_programs({"PATH": "", "RTP_ENGINES": str(tmp_path)})
-
-
-@pytest.mark.parametrize("module", OPERATORS)
-def test_an_operators_variable_precedes_the_cache(module: Module, tmp_path: Path) -> None:
+def test_an_operators_variable_precedes_the_cache(tmp_path: Path) -> None:
     environment = {"RTP_ENGINES": str(tmp_path / "cache"), "PATH": ""}
-    assert find_operator(module, environment) is None
-    (program,) = module.packages
-    built = executable(module.cache_folder(environment) / program)
-    assert find_operator(module, environment) == built
     named = executable(tmp_path / "manager")
-    assert find_operator(module, {**environment, str(module.variable): str(named)}) == named
-
-
-@pytest.mark.parametrize("module", OPERATORS)
-def test_a_variable_that_names_no_executable_is_refused(module: Module, tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match=rf"{module.variable}=\S+/none: not executable\n  remedy: .* make engines"):
-        find_operator(module, {str(module.variable): str(tmp_path / "none")})
+    for module in OPERATORS:
+        assert find_operator(module, environment) is None
+        (program,) = module.packages
+        built = executable(module.cache_folder(environment) / program)
+        assert find_operator(module, environment) == built
+        assert find_operator(module, {**environment, str(module.variable): str(named)}) == named
+        with pytest.raises(RefusedError, match=rf"{module.variable}=\S+/none: not executable\n .* make engines"):
+            find_operator(module, {str(module.variable): str(tmp_path / "none")})
 
 
 def test_each_module_has_its_own_folder_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

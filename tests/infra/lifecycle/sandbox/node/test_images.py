@@ -30,12 +30,9 @@ def test_an_image_has_its_files_in_one_layer_with_the_layers_digest(tmp_path: Pa
         assert [(entry.name, entry.mode, entry.size) for entry in layer] == [("bin/sh", 0o755, 10)]
 
 
-def test_an_archive_that_does_not_exist_is_named(tmp_path: Path) -> None:
+def test_a_missing_archive_and_a_sandbox_without_real_nodes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"image\.tar: no such file"):
         import_image(tmp_path / "sandbox", tmp_path / "image.tar")
-
-
-def test_without_a_real_node_the_error_says_how_to_start_one(tmp_path: Path) -> None:
     (tmp_path / "image.tar").touch()
     with pytest.raises(RefusedError, match=r"(?s)has no real node.*make sandbox REAL=1"):
         import_image(tmp_path / "sandbox", tmp_path / "image.tar")

@@ -43,16 +43,16 @@ def test_a_pod_s_address_is_kept_while_it_has_one(register: Register, tmp_path: 
     assert call("DEL", tmp_path) == (0, None)  # the runtime may repeat it
 
 
-@pytest.mark.parametrize("confirmed", [{}, {ADDRESS: "another pod"}, {"10.208.1.3": UID}])
 def test_a_pod_whose_policies_do_not_hold_does_not_start(
-    register: Register, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, confirmed: dict[str, str]
+    register: Register, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plugin, "_SECONDS", 0.05)
-    register.confirm(confirmed)
-    status, answer = call("ADD", tmp_path)
-    assert status == 1
-    assert answer is not None
-    assert "NetworkPolicies of pod research/head do not hold" in answer["msg"]
+    for confirmed in ({}, {ADDRESS: "another pod"}, {"10.208.1.3": UID}):
+        register.confirm(confirmed)
+        status, answer = call("ADD", tmp_path)
+        assert status == 1, confirmed
+        assert answer is not None
+        assert "NetworkPolicies of pod research/head do not hold" in answer["msg"]
 
 
 def test_the_program_speaks_the_protocol() -> None:

@@ -133,51 +133,41 @@ def test_policies_add_up() -> None:
     assert not passes(rules_of(policy(ingress=[]), allow), incoming(81))
 
 
-@pytest.mark.parametrize(
-    ("peer", "is_allowed"),
-    [
-        ({"podSelector": {}}, False),  # of the policy's own namespace
-        ({"namespaceSelector": {}}, True),
-        ({"namespaceSelector": {"matchLabels": {"team": "b"}}}, True),
-        ({"namespaceSelector": {"matchLabels": {"team": "a"}}}, False),
-        ({"namespaceSelector": {}, "podSelector": {"matchLabels": {"app": "two"}}}, True),
-        ({"namespaceSelector": {}, "podSelector": {"matchLabels": {"app": "one"}}}, False),
-        ({"ipBlock": {"cidr": "10.208.2.0/24"}}, True),
-        ({"ipBlock": {"cidr": "10.208.2.0/24", "except": ["10.208.2.0/30", "10.208.2.9/32"]}}, False),
-        ({"ipBlock": {"cidr": "0.0.0.0/0", "except": ["10.208.2.9/32"]}}, True),
-        ({"ipBlock": {"cidr": "::/0"}}, False),
-    ],
+PEERS: tuple[tuple[Manifest, bool], ...] = (
+    ({"podSelector": {}}, False),  # of the policy's own namespace
+    ({"namespaceSelector": {}}, True),
+    ({"namespaceSelector": {"matchLabels": {"team": "b"}}}, True),
+    ({"namespaceSelector": {"matchLabels": {"team": "a"}}}, False),
+    ({"namespaceSelector": {}, "podSelector": {"matchLabels": {"app": "two"}}}, True),
+    ({"namespaceSelector": {}, "podSelector": {"matchLabels": {"app": "one"}}}, False),
+    ({"ipBlock": {"cidr": "10.208.2.0/24"}}, True),
+    ({"ipBlock": {"cidr": "10.208.2.0/24", "except": ["10.208.2.0/30", "10.208.2.9/32"]}}, False),
+    ({"ipBlock": {"cidr": "0.0.0.0/0", "except": ["10.208.2.9/32"]}}, True),
+    ({"ipBlock": {"cidr": "::/0"}}, False),
 )
-@pytest.mark.parametrize(
-    ("direction", "side", "packet"), [("ingress", "from", incoming()), ("egress", "to", outgoing())]
-)
-def test_peers_are_selected_by_pod_namespace_and_address(
-    peer: Manifest, direction: str, side: str, packet: Packet, *, is_allowed: bool
-) -> None:
-    spec: dict[str, Any] = {direction: [{side: [peer]}]}
-    assert passes(rules_of(policy(**spec)), packet) == is_allowed
 
 
-@pytest.mark.parametrize(
-    ("port", "numbers"),
-    [
+def test_peers_are_selected_by_pod_namespace_and_address() -> None:
+    for peer, is_allowed in PEERS:
+        assert passes(rules_of(policy(ingress=[{"from": [peer]}])), incoming()) == is_allowed, peer
+        assert passes(rules_of(policy(egress=[{"to": [peer]}])), outgoing()) == is_allowed, peer
+
+
+def test_ports_are_numbers_ranges_and_names() -> None:
+    cases: tuple[tuple[Manifest, set[int]], ...] = (
         ({}, {1, 80, 8080, 9090}),
         ({"port": 80}, {80}),
         ({"port": 80, "endPort": 8080}, {80, 8080}),
         ({"port": 80, "protocol": "UDP"}, set()),
         ({"port": "web"}, {8080}),
         ({"port": "other"}, set()),
-    ],
-)
-def test_ports_are_numbers_ranges_and_names(port: Manifest, numbers: set[int]) -> None:
-    found = rules_of(policy(ingress=[{"ports": [port]}]))
-    assert {number for number in (1, 80, 8080, 9090) if passes(found, incoming(number))} == numbers
-
-
-def test_the_name_of_a_port_is_that_of_the_pod_that_is_reached() -> None:
-    found = rules_of(policy(egress=[{"ports": [{"port": "web"}]}]))
-    assert passes(found, outgoing(9090))
-    assert not passes(found, outgoing(8080))
+    )
+    for port, numbers in cases:
+        found = rules_of(policy(ingress=[{"ports": [port]}]))
+        assert {number for number in (1, 80, 8080, 9090) if passes(found, incoming(number))} == numbers, port
+    named = rules_of(policy(egress=[{"ports": [{"port": "web"}]}]))
+    assert passes(named, outgoing(9090)), "the name is that of the pod that is reached"
+    assert not passes(named, outgoing(8080))
 
 
 def test_the_protocol_of_a_port_counts() -> None:
@@ -215,30 +205,25 @@ def test_a_pod_reaches_itself_through_a_service() -> None:
     assert passes(rules_of(policy(ingress=[], egress=[])), Packet(A.address, A.address, 8080))
 
 
-@pytest.mark.parametrize(
-    ("expression", "is_selected"),
-    [
-        ({"key": "app", "operator": "In", "values": ["one", "two"]}, True),
-        ({"key": "app", "operator": "In", "values": ["three"]}, False),
-        ({"key": "app", "operator": "NotIn", "values": ["two"]}, False),
-        ({"key": "missing", "operator": "NotIn", "values": ["two"]}, True),
-        ({"key": "tier", "operator": "Exists"}, True),
-        ({"key": "tier", "operator": "DoesNotExist"}, False),
-    ],
-)
-def test_selectors_have_expressions(expression: Manifest, *, is_selected: bool) -> None:
-    assert matches({"matchExpressions": [expression]}, B.labels) == is_selected
+def test_selectors_have_expressions() -> None:
+    for key, operator, values, is_selected in (
+        ("app", "In", ["one", "two"], True),
+        ("app", "In", ["three"], False),
+        ("app", "NotIn", ["two"], False),
+        ("missing", "NotIn", ["two"], True),
+        ("tier", "Exists", [], True),
+        ("tier", "DoesNotExist", [], False),
+    ):
+        expression = {"key": key, "operator": operator, **({"values": values} if values else {})}
+        assert matches({"matchExpressions": [expression]}, B.labels) == is_selected, expression
 
 
 def test_the_enforcer_takes_the_addresses_of_its_own_pods_from_the_register_alone() -> None:
     def manifest(name: str, address: str) -> Manifest:
         return {"metadata": {"namespace": name}, "spec": {"containers": []}, "status": {"podIP": address}}
 
-    pods = {
-        "1": manifest("starting", ""),
-        "2": manifest("gone", "10.208.1.7"),
-        "3": manifest("elsewhere", "10.208.2.3"),
-    }
+    addresses = (("starting", ""), ("gone", "10.208.1.7"), ("elsewhere", "10.208.2.3"))
+    pods = {str(number): manifest(*one) for number, one in enumerate(addresses, start=1)}
     settings = Settings(
         kubeconfig="", local=str(LOCAL), register="", aliases=[], stand_ins=[("kube-system", {}, "10.208.0.2")]
     )

@@ -16,46 +16,34 @@ def nodes(*words: str, environment: str = "dev") -> tuple[RealNode, ...]:
     return requested(words, load_environment(environment), catalog=load_catalog())
 
 
-def names(*words: str, environment: str = "dev") -> list[str]:
-    """Their names."""
-    return [node.name for node in nodes(*words, environment=environment)]
+def names(*words: str) -> list[str]:
+    return [node.name for node in nodes(*words)]
 
 
-def test_groups_and_numbers_become_nodes_with_the_names_of_fake_ones() -> None:
+def test_words_become_nodes_with_the_names_of_fake_ones() -> None:
     assert names("system=1", "a10g=2") == ["system-0", "a10g-0", "a10g-1"]
-
-
-def test_1_is_a_node_of_every_group_that_a_job_needs() -> None:
-    assert names("1") == ["system-0", "heads-0", "t4-0"]
-
-
-def test_without_words_no_node_is_real() -> None:
+    assert names("1") == ["system-0", "heads-0", "t4-0"], "a node of every group that a job needs"
     assert names() == []
 
 
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        (
-            ["gpu=1"],
-            "--real gpu=1: no node group 'gpu'\n  remedy: write GROUP=COUNT with one of system, heads, t4, a10g",
-        ),
-        (["1", "a10g=1"], "--real 1: no node group '1'"),
-        (["a10g"], "--real a10g: nothing is not a number of nodes from 1 to 2"),
-        (["a10g=0"], "--real a10g=0: 0 is not a number of nodes from 1 to 2"),
-        (["a10g=3"], "--real a10g=3: 3 is not a number of nodes from 1 to 2, the group's max_size"),
-        (["a10g=-1"], "--real a10g=-1: -1 is not a number of nodes"),
-    ],
-)
-def test_a_wrong_request_names_the_word_and_what_is_possible(words: list[str], reason: str) -> None:
-    with pytest.raises(SettingsError) as refused:
-        nodes(*words)
-    assert str(refused.value).startswith(reason)
+def test_a_wrong_request_names_the_word_and_what_is_possible() -> None:
+    for words, reason in (
+        ("gpu=1", "gpu=1: no node group 'gpu'\n  remedy: write GROUP=COUNT with one of system, heads, t4, a10g"),
+        ("1 a10g=1", "1: no node group '1'"),
+        ("a10g", "a10g: nothing is not a number of nodes from 1 to 2"),
+        ("a10g=0", "a10g=0: 0 is not a number of nodes from 1 to 2"),
+        ("a10g=3", "a10g=3: 3 is not a number of nodes from 1 to 2, the group's max_size"),
+        ("a10g=-1", "a10g=-1: -1 is not a number of nodes"),
+    ):
+        with pytest.raises(SettingsError) as refused:
+            nodes(*words.split())
+        assert str(refused.value).startswith(f"--real {reason}")
 
 
 def test_more_nodes_than_one_machine_bears_are_refused() -> None:
+    sizes = (f"{request.name}={request.max_size}" for request in load_environment("prod").launch_requests())
     with pytest.raises(SettingsError, match=r"--real asks for \d+ nodes; at most 20 can be real"):
-        nodes(*(f"{name}={count}" for name, count in _sizes("prod").items()), environment="prod")
+        nodes(*sizes, environment="prod")
 
 
 def test_a_group_with_a_real_node_has_no_fake_ones() -> None:
@@ -67,7 +55,3 @@ def test_a_group_with_a_real_node_has_no_fake_ones() -> None:
 def test_nodes_reach_another_process_unchanged() -> None:
     assert load(dump(nodes("1"))) == nodes("1")
     assert load("") == ()
-
-
-def _sizes(environment: str) -> dict[str, int]:
-    return {request.name: request.max_size for request in load_environment(environment).launch_requests()}
