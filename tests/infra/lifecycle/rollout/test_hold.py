@@ -103,18 +103,15 @@ def test_an_update_of_the_stack_leaves_held_queues_alone(held: Operated) -> None
     assert held_queues(held.cluster) == TEAMS
 
 
-def test_a_later_command_can_drain_what_an_earlier_one_holds(held: Operated) -> None:
-    hold_queues(held.cluster, "Hold")
-    assert hold_queues(held.cluster, "HoldAndDrain") == TEAMS
-    assert {policy(held, team) for team in TEAMS} == {"HoldAndDrain"}
-
-
-def test_a_queue_that_an_administrator_has_stopped_stays_stopped(held: Operated) -> None:
+def test_a_later_command_can_drain_what_an_earlier_one_holds_but_not_release_what_an_administrator_has_stopped(
+    held: Operated,
+) -> None:
     stopped = queue(held, "research")
     held.cluster.patch(stopped, {"spec": {"stopPolicy": "Hold"}})
     try:
         assert hold_queues(held.cluster, "Hold") == ("platform",)
         assert hold_queues(held.cluster, "HoldAndDrain") == TEAMS
+        assert {policy(held, team) for team in TEAMS} == {"HoldAndDrain"}
         release_queues(held.cluster)
         assert policy(held, "research") == "Hold"
         assert HELD not in queue(held, "research")["metadata"].get("annotations", {})
@@ -122,44 +119,36 @@ def test_a_queue_that_an_administrator_has_stopped_stays_stopped(held: Operated)
         held.cluster.patch(stopped, {"spec": {"stopPolicy": "None"}})
 
 
-@pytest.mark.parametrize("error", [RefusedError, KeyboardInterrupt])
-def test_the_queues_are_released_whatever_ends_the_update(held: Operated, error: type[BaseException]) -> None:
-    said: list[str] = []
-    seen: list[tuple[str, ...]] = []
+def test_the_queues_are_released_whatever_ends_the_update(held: Operated) -> None:
+    def fail(error: type[BaseException]) -> None:
+        assert held_queues(held.cluster) == TEAMS
+        raise error("the update failed")
 
-    def update() -> None:
-        with holding(held.cluster, "Hold", env="dev", say=said.append, seconds=5):
-            seen.append(held_queues(held.cluster))
-            raise error("the update failed")
-
-    with pytest.raises(error):
-        update()
-    assert seen == [TEAMS]
-    assert held_queues(held.cluster) == ()
-    assert said == ["queues released: platform, research"]
+    for error in (RefusedError, KeyboardInterrupt):
+        said: list[str] = []
+        with pytest.raises(error), holding(held.cluster, "Hold", env="dev", say=said.append, seconds=5):
+            fail(error)
+        assert held_queues(held.cluster) == ()
+        assert said == ["queues released: platform, research"]
 
 
-def test_a_job_that_does_not_end_in_time_is_named_and_the_queues_are_released(held: Operated) -> None:
+def test_a_job_that_does_not_end_in_time_is_named_and_those_of_other_groups_are_not_waited_for(held: Operated) -> None:
     running(held, "endless")
     with pytest.raises(RefusedError) as caught, holding(held.cluster, "Hold", env="dev", say=print, seconds=0):
         pytest.fail("the nodes are not empty")
     assert "job research/endless: on a10g, heads, 8 GPUs, since 20" in str(caught.value)
     assert "JOBS=drain, or DRAIN=1 of `make hold`" in caught.value.remedy
     assert held_queues(held.cluster) == ()
-
-
-def test_jobs_on_other_groups_are_not_waited_for(held: Operated) -> None:
-    running(held, "elsewhere")
     assert running_jobs(held.cluster, groups=frozenset({"t4"})) == ()
-    assert [one.name for one in running_jobs(held.cluster, groups=frozenset({"t4", "a10g"}))] == ["elsewhere"]
+    assert [one.name for one in running_jobs(held.cluster, groups=frozenset({"t4", "a10g"}))] == ["endless"]
     await_empty(held.cluster, "Hold", say=print, seconds=0, groups=frozenset({"t4"}))
 
 
 class Unsteady:
     """Fails the first requests of an API server, then passes them on."""
 
-    def __init__(self, patch: pytest.MonkeyPatch, api: KubernetesApi, errors: list[Exception]) -> None:
-        self.errors, self._items = errors, api.items
+    def __init__(self, patch: pytest.MonkeyPatch, api: KubernetesApi, *errors: Exception) -> None:
+        self.errors, self._items = list(errors), api.items
         patch.setattr(api, "items", self.items)
         patch.setattr(hold, "_POLL_SECONDS", 0.0)
 
@@ -169,57 +158,47 @@ class Unsteady:
         return self._items(*arguments, **options)
 
 
-@pytest.mark.parametrize("error", [ConnectionLostError("no answer"), ApiError("failed calling webhook", code=500)])
-def test_a_wait_and_a_release_outlast_what_may_pass(
-    error: Exception, custom_resources: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+LOST, FORBIDDEN = ConnectionLostError("no answer"), ApiError("forbidden", code=403)
+
+
+def test_a_wait_and_a_release_outlast_what_may_pass(custom_resources: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     queue = api_object(KUEUE_API, "ClusterQueue", "alone", labels={"app.kubernetes.io/managed-by": MANAGED_BY}, spec={})
-    said: list[str] = []
     custom_resources.delete_all(custom_resources.items("ray.io/v1", "RayJob"))  # of other tests, without operators
     with custom_resources.applied(queue):
         # An environment of other tests may have queues too.
         held = hold_queues(custom_resources, "Hold")
         assert "alone" in held
-        flaky = Unsteady(monkeypatch, custom_resources, [error, error])
-        await_empty(custom_resources, "Hold", say=said.append, seconds=60)
-        assert said == [f"retrying: {error.args[0]}"]
-        flaky.errors += [error, error]
-        release_surely(custom_resources, env="dev", say=said.append)
-        assert said[1:] == [f"queues released: {', '.join(held)}"]
-        assert held_queues(custom_resources) == ()
+        flaky = Unsteady(monkeypatch, custom_resources)
+        for error in (LOST, ApiError("failed calling webhook", code=500)):
+            said: list[str] = []
+            flaky.errors += [error, error]
+            await_empty(custom_resources, "Hold", say=said.append, seconds=60)
+            assert said == [f"retrying: {error.args[0]}"]
+            flaky.errors += [error, error]
+            release_surely(custom_resources, env="dev", say=said.append)
+            assert said[1:] == [f"queues released: {', '.join(held)}"]
+            assert held_queues(custom_resources) == ()
+            hold_queues(custom_resources, "Hold")
+        release_queues(custom_resources)
 
 
 def test_a_wait_does_not_outlast_a_refusal(custom_resources: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    Unsteady(monkeypatch, custom_resources, [ApiError("forbidden", code=403)])
+    Unsteady(monkeypatch, custom_resources, FORBIDDEN)
     with pytest.raises(ApiError, match="forbidden"):
         await_empty(custom_resources, "Hold", say=print, seconds=60)
 
 
-@pytest.mark.parametrize(
-    ("error", "why"),
-    [(ConnectionLostError("no answer"), "no answer"), (ApiError("forbidden", code=403), "forbidden")],
-)
-def test_queues_that_cannot_be_released_are_reported_with_the_remedy(
-    error: Exception, why: str, kubernetes_api: KubernetesApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object, **__: object) -> list[Manifest]:
-        raise error
-
-    monkeypatch.setattr(kubernetes_api, "items", refuse)
-    monkeypatch.setattr(hold, "_POLL_SECONDS", 0.0)
-    said: list[str] = []
-    release_surely(kubernetes_api, env="dev", say=said.append, seconds=0)
-    (line,) = said
-    assert why in line
-    assert "make release-queues ENV=dev" in line
-
-
-def test_a_cluster_without_kueue_has_no_queue_to_hold(
+def test_queues_that_cannot_be_released_are_reported_with_the_remedy_and_without_kueue_there_are_none(
     kubernetes_api: KubernetesApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unknown(*_: object, **__: object) -> list[Manifest]:
-        raise ApiError("unknown kind", code=404)
-
-    monkeypatch.setattr(kubernetes_api, "items", unknown)
+    flaky, unknown = Unsteady(monkeypatch, kubernetes_api), ApiError("unknown kind", code=404)
+    for error in (LOST, FORBIDDEN):
+        said: list[str] = []
+        flaky.errors[:] = [error] * 1000
+        release_surely(kubernetes_api, env="dev", say=said.append, seconds=0)
+        (line,) = said
+        assert error.args[0] in line
+        assert "make release-queues ENV=dev" in line
+    flaky.errors[:] = [unknown, unknown]
     assert hold_queues(kubernetes_api, "Hold") == ()
     assert release_queues(kubernetes_api) == ()

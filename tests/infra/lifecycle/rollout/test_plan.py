@@ -12,8 +12,6 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
-import pytest
-
 from infra.lifecycle.rollout.jobs import RunningJob
 from infra.lifecycle.rollout.plan import explain, mode_of, plan_of_update
 from platform_charts.jobs.progress import Progress
@@ -53,35 +51,27 @@ def plan(*steps: dict[str, Any]) -> list[tuple[str, str, tuple[str, ...]]]:
     return [(one.group, one.effect, one.reasons) for one in found.rolling]
 
 
-@pytest.mark.parametrize(
-    ("path", "changes"),
-    [
-        ("launchTemplate.version", {"launchTemplate": {"id": "lt-1", "version": UNKNOWN}}),
-        ("releaseVersion", {"releaseVersion": "1.35.4-20261201"}),
-        ("version", {"version": "1.36"}),
-    ],
-)
-@pytest.mark.parametrize("is_detailed", [True, False])
-def test_a_new_template_image_or_version_rolls_the_group(
-    path: str, changes: dict[str, Any], *, is_detailed: bool
-) -> None:
-    assert plan(step("update", paths={path: "update"} if is_detailed else None, **changes)) == [
-        ("a10g", "rolls", (path if is_detailed else path.partition(".")[0],))
-    ]
+def test_a_new_template_image_or_version_rolls_the_group() -> None:
+    for path, value in (
+        ("launchTemplate.version", {"id": "lt-1", "version": UNKNOWN}),
+        ("releaseVersion", "1.35.4-20261201"),
+        ("version", "1.36"),
+    ):
+        name = path.partition(".")[0]
+        assert plan(step("update", paths={path: "update"}, **{name: value})) == [("a10g", "rolls", (path,))]
+        assert plan(step("update", **{name: value})) == [("a10g", "rolls", (name,))], "without details"
 
 
-@pytest.mark.parametrize(
-    ("path", "changes"),
-    [
-        ("updateConfig.maxUnavailablePercentage", {"updateConfig": {"maxUnavailablePercentage": 50}}),
-        ("labels.x", {"labels": {"x": "y"}}),
-        ("nodeRepairConfig.enabled", {"nodeRepairConfig": {"enabled": False}}),
-        ("scalingConfig.maxSize", {"scalingConfig": {"minSize": 0, "maxSize": 99}}),
-        ("tagsAll.release", {"tagsAll": {"release": "2"}}),
-    ],
-)
-def test_other_changes_replace_no_node(path: str, changes: dict[str, Any]) -> None:
-    assert plan(step("update", paths={path: "update"}, **changes)) == []
+def test_other_changes_replace_no_node() -> None:
+    for path, value in (
+        ("updateConfig.maxUnavailablePercentage", {"maxUnavailablePercentage": 50}),
+        ("labels.x", {"x": "y"}),
+        ("nodeRepairConfig.enabled", {"enabled": False}),
+        ("scalingConfig.maxSize", {"minSize": 0, "maxSize": 99}),
+        ("tagsAll.release", {"release": "2"}),
+    ):
+        assert plan(step("update", paths={path: "update"}, **{path.partition(".")[0]: value})) == [], path
+    assert plan(template_step()) == [], "of another type"
 
 
 def test_a_smaller_group_may_end_nodes() -> None:
@@ -111,20 +101,16 @@ def test_a_group_of_several_resources_is_named_by_its_nodes_label() -> None:
     assert str(found.rolling[0]) == "node group a10g, a10g-us-east-1a, rolls (version)"
 
 
-@pytest.mark.parametrize("document", [{}, {"steps": None}, {"steps": []}])
-def test_an_update_without_steps_rolls_nothing(document: dict[str, Any]) -> None:
-    assert plan_of_update(document).groups == frozenset()
-    assert explain(plan_of_update(document), ()) == ()
+def test_an_update_without_steps_rolls_nothing() -> None:
+    for document in ({}, {"steps": None}, {"steps": []}):
+        assert plan_of_update(document).groups == frozenset()
+        assert explain(plan_of_update(document), ()) == ()
 
 
 def template_step(op: str = "update") -> dict[str, Any]:
     """A step on the launch template of group a10g."""
     urn = "urn:pulumi:dev::ray-train-platform::rtp:aws:NodeGroup$aws:ec2/launchTemplate:LaunchTemplate::a10g"
     return {"op": op, "urn": urn, "detailedDiff": {"userData": {"kind": "update"}}}
-
-
-def test_resources_of_other_types_are_ignored() -> None:
-    assert plan(template_step()) == []
 
 
 def block_step(op: str) -> dict[str, Any]:
@@ -138,14 +124,12 @@ def block_step(op: str) -> dict[str, Any]:
 KEPT = "node group a10g keeps its nodes: EKS updates the group of a Capacity Block only while it is empty"
 
 
-@pytest.mark.parametrize("op", ["same", "update"])
-def test_a_capacity_block_that_an_update_passes_over_is_named(op: str) -> None:
+def test_a_capacity_block_that_an_update_passes_over_is_named() -> None:
     system = step("update", "system-us-east-1a", paths={"version": "update"}, version="1.36")
-    assert explain(plan_of_update({"steps": [block_step(op), system]}), ())[1] == KEPT
-    assert explain(plan_of_update({"steps": [block_step(op), template_step()]}), ()) == (KEPT,)
-
-
-def test_a_capacity_block_is_not_named_without_a_change_of_nodes_or_if_it_goes() -> None:
+    for op in ("same", "update"):
+        assert explain(plan_of_update({"steps": [block_step(op), system]}), ())[1] == KEPT, op
+        assert explain(plan_of_update({"steps": [block_step(op), template_step()]}), ()) == (KEPT,), op
+    # Not without a change of nodes, and not if it goes.
     for steps in ([block_step("same"), template_step("same")], [block_step("delete"), template_step()]):
         assert KEPT not in explain(plan_of_update({"steps": steps}), ())
 
@@ -173,8 +157,8 @@ def test_the_explanation_names_groups_jobs_and_choices() -> None:
         "go:    update now: EKS waits 15 minutes for a node's jobs, and fails the update if they still run",
     )
     assert [mode_of("wait"), mode_of("drain"), mode_of("go")] == ["Hold", "HoldAndDrain", None]
-
-
-def test_the_explanation_says_that_a_deleted_group_takes_its_jobs_along() -> None:
-    (go,) = [line for line in explain(plan_of_update({"steps": [step("delete")]}), [JOB]) if line.startswith("go:")]
-    assert go == "go:    update now: the nodes of a deleted or replaced group end with the jobs on them"
+    deleted = plan_of_update({"steps": [step("delete")]})
+    assert (
+        explain(deleted, [JOB])[-1]
+        == "go:    update now: the nodes of a deleted or replaced group end with the jobs on them"
+    )

@@ -22,20 +22,13 @@ CHANGES_TAGS = {"steps": [step("update", tags={"owner": "other@example.com"})]}
 
 @dataclass
 class Update:
-    """One `make up` on a cluster.
-
-    Attributes:
-        queued: the cluster.
-        said: what it printed.
-        policies: stop policies of the queues while `pulumi up` ran.
-    """
+    """One `make up` on a cluster: what it printed, and the stop policies of the queues while `pulumi up` ran."""
 
     queued: Operated
     said: list[str] = field(default_factory=list)
     policies: list[set[str]] = field(default_factory=list)
 
     def run(self, preview: Mapping[str, object], choose: Callable[[], Choice] = lambda: pytest.fail("no jobs")) -> int:
-        """Run the update."""
         return GuardedUpdate(
             environment="dev",
             api=self.queued.cluster,
@@ -79,10 +72,7 @@ def test_jobs_are_drained_before_their_nodes_roll_and_queued_again(update: Updat
     update.queued.await_state(drained, lambda state: state.stage == "starting", what="admitted again")
 
 
-def test_without_a_choice_nothing_is_changed(
-    update: Update, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    del capsys
+def test_without_a_choice_nothing_is_changed(update: Update, monkeypatch: pytest.MonkeyPatch) -> None:
     running(update.queued, "undecided")
     monkeypatch.setattr("builtins.input", lambda _question: "")
     with pytest.raises(RefusedError, match="nothing was changed: jobs run on nodes that roll") as caught:

@@ -26,9 +26,8 @@ def state(*missing: MissingImage, endpoint: str | None = None) -> AccountState:
     return AccountState(endpoint=endpoint, missing=missing)
 
 
-@pytest.mark.parametrize(
-    ("environment", "account", "stage"),
-    [
+def test_an_update_registers_what_can_be_completed() -> None:
+    for environment, account, stage in (
         ("dev", state(NEW, TRAINER), Stage.AWS),
         ("dev", state(MLFLOW), Stage.AWS),
         ("dev", state(TRAINER), Stage.ALL),
@@ -37,10 +36,8 @@ def state(*missing: MissingImage, endpoint: str | None = None) -> AccountState:
         ("dev", state(NEW, endpoint=ENDPOINT), Stage.ALL),
         ("prod", state(), Stage.AWS),
         ("prod", state(endpoint=ENDPOINT), Stage.ALL),
-    ],
-)
-def test_an_update_registers_what_can_be_completed(environment: str, account: AccountState, stage: Stage) -> None:
-    assert stage_of(settings_of(environment), account) is stage
+    ):
+        assert stage_of(settings_of(environment), account) is stage, (environment, account)
 
 
 def test_a_cluster_whose_platform_images_are_missing_is_refused_with_both_ways_to_get_them() -> None:
@@ -53,18 +50,15 @@ def test_a_cluster_whose_platform_images_are_missing_is_refused_with_both_ways_t
     assert "make promote FROM=… TO=dev" in caught.value.remedy
 
 
-@pytest.mark.parametrize(
-    ("environment", "account", "words"),
-    [
+def test_the_next_steps_are_in_order() -> None:
+    for environment, account, words in (
         ("dev", state(MLFLOW), ["push the images", "install the platform"]),
         ("prod", state(), ["make tunnel ENV=prod", "install the platform"]),
         ("prod", state(MLFLOW), ["push the images", "make tunnel ENV=prod", "install the platform"]),
-    ],
-)
-def test_the_next_steps_are_in_order(environment: str, account: AccountState, words: list[str]) -> None:
-    steps = next_steps(settings_of(environment), account)
-    assert len(steps) == len(words)
-    assert all(word in step for word, step in zip(words, steps, strict=True))
+    ):
+        steps = next_steps(settings_of(environment), account)
+        assert len(steps) == len(words), (environment, account)
+        assert all(word in step for word, step in zip(words, steps, strict=True)), steps
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import boto3
 import pytest
@@ -56,18 +55,14 @@ def test_a_new_bucket_is_versioned_encrypted_private_and_tls_only(client: Client
     assert "Expiration" not in lifecycle, "the current state stays"
 
 
-def test_a_second_run_changes_nothing(client: Client) -> None:
-    ensure(BUCKET, client)
+def test_a_second_run_changes_nothing_and_an_interrupted_one_is_completed(client: Client) -> None:
+    client.create_bucket(Bucket=BUCKET.name)
+    assert not ensure(BUCKET, client)
+    assert client.get_bucket_versioning(Bucket=BUCKET.name)["Status"] == "Enabled"
     put_state(client)
     assert not ensure(BUCKET, client)
     (version,) = client.list_object_versions(Bucket=BUCKET.name)["Versions"]
     assert (version["Key"], version["IsLatest"]) == (STATE, True)
-
-
-def test_an_interrupted_run_is_completed(client: Client) -> None:
-    client.create_bucket(Bucket=BUCKET.name)
-    assert not ensure(BUCKET, client)
-    assert client.get_bucket_versioning(Bucket=BUCKET.name)["Status"] == "Enabled"
 
 
 def test_a_bucket_in_another_region_than_the_default_is_created_there() -> None:
@@ -77,84 +72,49 @@ def test_a_bucket_in_another_region_than_the_default_is_created_there() -> None:
         assert s3().get_bucket_location(Bucket=there.name)["LocationConstraint"] == "eu-west-1"
 
 
-def without_tls_rule(client: Client) -> None:
-    """Remove the bucket policy."""
-    client.delete_bucket_policy(Bucket=BUCKET.name)
+def _open(client: Client) -> None:
+    on = dict.fromkeys(("BlockPublicAcls", "IgnorePublicAcls"), True)
+    off = dict.fromkeys(("BlockPublicPolicy", "RestrictPublicBuckets"), False)
+    client.put_public_access_block(Bucket=BUCKET.name, PublicAccessBlockConfiguration={**on, **off})
 
 
-def suspended(client: Client) -> None:
-    """Stop versioning."""
+def _suspend(client: Client) -> None:
     client.put_bucket_versioning(Bucket=BUCKET.name, VersioningConfiguration={"Status": "Suspended"})
 
 
-def opened(client: Client) -> None:
-    """Allow public policies."""
-    settings = {
-        "BlockPublicAcls": True,
-        "IgnorePublicAcls": True,
-        "BlockPublicPolicy": False,
-        "RestrictPublicBuckets": False,
-    }
-    client.put_public_access_block(Bucket=BUCKET.name, PublicAccessBlockConfiguration=settings)
+def _allow_acls(client: Client) -> None:
+    rules = {"Rules": [{"ObjectOwnership": "ObjectWriter"}]}
+    client.put_bucket_ownership_controls(Bucket=BUCKET.name, OwnershipControls=rules)
 
 
-def with_acls(client: Client) -> None:
-    """Allow ACLs."""
-    client.put_bucket_ownership_controls(
-        Bucket=BUCKET.name, OwnershipControls={"Rules": [{"ObjectOwnership": "ObjectWriter"}]}
+def test_a_bucket_with_content_and_a_wrong_setting_is_refused_by_its_name() -> None:
+    spoils: tuple[tuple[Callable[[Client], object], str], ...] = (
+        (lambda client: client.delete_bucket_policy(Bucket=BUCKET.name), "must deny requests without TLS"),
+        (_suspend, "versioning is Suspended, must be Enabled"),
+        (_open, "public access: BlockPublicPolicy, RestrictPublicBuckets must be on"),
+        (_allow_acls, "object ownership must be BucketOwnerEnforced"),
+        (lambda client: client.delete_bucket_lifecycle(Bucket=BUCKET.name), "no lifecycle rule expires old versions"),
+        (lambda client: client.delete_bucket_encryption(Bucket=BUCKET.name), "encryption is off"),
     )
+    for spoil, message in spoils:
+        with mock_aws():
+            client = s3()
+            ensure(BUCKET, client)
+            put_state(client)
+            spoil(client)
+            with pytest.raises(RefusedError, match="has content and 1 wrong setting") as refused:
+                ensure(BUCKET, client)
+        assert message in str(refused.value)
 
 
-def kept_forever(client: Client) -> None:
-    """Remove the lifecycle rules."""
-    client.delete_bucket_lifecycle(Bucket=BUCKET.name)
-
-
-def unencrypted(client: Client) -> None:
-    """Remove the encryption."""
-    client.delete_bucket_encryption(Bucket=BUCKET.name)
-
-
-@pytest.mark.parametrize(
-    ("spoil", "message"),
-    [
-        (without_tls_rule, "must deny requests without TLS"),
-        (suspended, "versioning is Suspended, must be Enabled"),
-        (opened, "public access: BlockPublicPolicy, RestrictPublicBuckets must be on"),
-        (with_acls, "object ownership must be BucketOwnerEnforced"),
-        (kept_forever, "no lifecycle rule expires old versions"),
-        (unencrypted, "encryption is off"),
-    ],
-)
-def test_a_bucket_with_content_and_a_wrong_setting_is_refused_by_its_name(
-    client: Client, spoil: Callable[[Any], None], message: str
-) -> None:
-    ensure(BUCKET, client)
-    put_state(client)
-    spoil(client)
-    with pytest.raises(RefusedError, match="has content and 1 wrong setting") as refused:
-        ensure(BUCKET, client)
-    assert message in str(refused.value)
-
-
-def test_a_bucket_of_another_account_is_refused() -> None:
-    client = s3()
-    with Stubber(client) as stub:
-        stub.add_client_error(
-            "head_bucket",
-            "403",
-            http_status_code=403,
-            expected_params={"Bucket": BUCKET.name, "ExpectedBucketOwner": ACCOUNT},
-        )
+def test_a_bucket_of_another_account_or_in_another_region_is_refused() -> None:
+    owner = {"Bucket": BUCKET.name, "ExpectedBucketOwner": ACCOUNT}
+    with Stubber(client := s3()) as stub:
+        stub.add_client_error("head_bucket", "403", http_status_code=403, expected_params=owner)
         with pytest.raises(RefusedError, match=f"is not account {ACCOUNT}'s"):
             ensure(BUCKET, client)
-
-
-def test_a_bucket_in_another_region_is_refused() -> None:
-    client = s3()
-    with Stubber(client) as stub:
         headers = {"HTTPHeaders": {"x-amz-bucket-region": "eu-west-1"}}
-        stub.add_response("head_bucket", {"ResponseMetadata": headers})
+        stub.add_response("head_bucket", {"ResponseMetadata": headers}, owner)
         with pytest.raises(RefusedError, match=r"is in eu-west-1, aws.region is us-east-1"):
             ensure(BUCKET, client)
 

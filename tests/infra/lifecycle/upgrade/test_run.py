@@ -12,7 +12,7 @@ from infra.lifecycle.upgrade.run import Upgrade
 from infra.lifecycle.upgrade.steps import Step, StepName
 from infra.spec.errors import RefusedError
 from tests.engines.kubernetes_operators import Operated
-from tests.infra.lifecycle.rollout.test_hold import TEAMS, policy, running
+from tests.infra.lifecycle.rollout.test_hold import TEAMS, policy
 from tests.infra.lifecycle.rollout.test_update import CHANGES_TAGS, ROLLS
 
 
@@ -21,12 +21,10 @@ class Taken:
     """One upgrade of a cluster.
 
     Attributes:
-        queued: the cluster.
         fails: the step at which pulumi fails.
-        verified: what the check after the canary group answers.
+        verified: what the check after the canary group answers, which was made `checked` times.
         proceeds: what the user answers then.
         ran: what each run of pulumi leaves out, and the queues' stop policies meanwhile.
-        checked: how often the canary group was checked.
         said: the printed lines.
     """
 
@@ -55,7 +53,6 @@ class Taken:
 
     @property
     def taken(self) -> list[tuple[str, ...]]:
-        """The steps that were taken."""
         return [names for names, _ in self.ran]
 
     def _verify(self) -> int:
@@ -90,13 +87,6 @@ def test_queues_are_held_only_while_nodes_roll(taken: Taken) -> None:
     assert held_queues(taken.queued.cluster) == ()
 
 
-def test_jobs_are_drained_and_queued_again(taken: Taken) -> None:
-    job = running(taken.queued, "upgraded")
-    assert taken.run("gpu-nodes") == 0
-    assert taken.ran == [(("gpu-nodes",), {"HoldAndDrain"})]
-    taken.queued.await_state(job, lambda state: state.stage == "starting", what="admitted again")
-
-
 def test_a_step_that_fails_is_the_last_and_says_its_way_back(taken: Taken) -> None:
     taken.fails = "canary"
     assert taken.run("operators", "canary", "gpu-nodes") == 4
@@ -106,21 +96,17 @@ def test_a_step_that_fails_is_the_last_and_says_its_way_back(taken: Taken) -> No
     assert held_queues(taken.queued.cluster) == ()
 
 
-def test_a_canary_that_does_not_pass_keeps_the_other_groups(taken: Taken) -> None:
+def test_a_canary_that_does_not_pass_keeps_the_other_groups_and_is_checked_again(taken: Taken) -> None:
     taken.verified = 1
     assert taken.run("canary", "gpu-nodes") == 1
     assert taken.taken == [("canary",)]
     assert taken.said[-2].startswith("the canary group does not pass its check; it stays as it is")
-
-
-def test_a_canary_that_did_not_pass_is_checked_again_before_the_other_groups(taken: Taken) -> None:
-    """The command was repeated: the canary group has no changes any more."""
-    taken.verified = 1
+    # The command is repeated: the canary group has no changes any more.
     assert taken.run("gpu-nodes", "platform") == 1
-    assert taken.taken == []
+    assert taken.taken == [("canary",)]
     taken.verified = 0
     assert taken.run("gpu-nodes", "platform") == 0
-    assert (taken.taken, taken.checked) == ([("gpu-nodes",), ()], 2)
+    assert (taken.taken, taken.checked) == ([("canary",), ("gpu-nodes",), ()], 3)
 
 
 def test_a_canary_is_checked_once_and_also_where_no_other_group_follows(taken: Taken) -> None:
@@ -129,6 +115,12 @@ def test_a_canary_is_checked_once_and_also_where_no_other_group_follows(taken: T
     taken.proceeds = True
     assert taken.run("canary", "gpu-nodes", "platform") == 0
     assert taken.checked == 2
+    taken.proceeds = False
+    taken.ran.clear()
+    with pytest.raises(RefusedError, match="dev is upgraded up to its canary group") as caught:
+        taken.run("canary", "gpu-nodes")
+    assert caught.value.remedy == "repeat the command to go on"
+    assert taken.taken == [("canary",)]
 
 
 def test_queues_are_given_back_after_an_interruption(taken: Taken, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,11 +132,3 @@ def test_queues_are_given_back_after_an_interruption(taken: Taken, monkeypatch: 
     with pytest.raises(KeyboardInterrupt):
         taken.run("gpu-nodes")
     assert held_queues(taken.queued.cluster) == ()
-
-
-def test_the_user_may_stop_after_the_canary(taken: Taken) -> None:
-    taken.proceeds = False
-    with pytest.raises(RefusedError, match="dev is upgraded up to its canary group") as caught:
-        taken.run("canary", "gpu-nodes")
-    assert caught.value.remedy == "repeat the command to go on"
-    assert taken.taken == [("canary",)]

@@ -52,22 +52,17 @@ def refusals(document: Mapping[str, Any], plan: UpgradePlan) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_every_resource_has_a_step_and_the_order_is_that_of_the_guide(environment: str) -> None:
-    groups = gpu_groups(preview(environment))
-    plan = plan_of(preview(environment), canary=groups[0])
-    has_others = ["gpu-nodes"] if len(groups) > 1 else []
-    assert [step.name for step in plan.steps] == [name for name in STEPS if name != "gpu-nodes" or has_others]
-    counted = sum(len(step.changes) for step in plan.steps)
-    assert counted == sum(
-        not one.is_component and ":providers:" not in one.type for one in graph(environment).resources
-    )
-    assert plan.untouched == 0
-    assert plan.forbidden == ()
-
-
-def test_the_groups_are_those_of_gpu_nodes_and_nothing_that_contains_them() -> None:
-    assert gpu_groups(preview("prod")) == ("a100", "h100", "l4")
+def test_every_resource_has_a_step_and_the_order_is_that_of_the_guide() -> None:
+    for environment in ENVIRONMENTS:
+        groups = gpu_groups(preview(environment))
+        plan = plan_of(preview(environment), canary=groups[0])
+        names = [name for name in STEPS if name != "gpu-nodes" or len(groups) > 1]
+        assert [step.name for step in plan.steps] == names, environment
+        resources = graph(environment).resources
+        expected = sum(not one.is_component and ":providers:" not in one.type for one in resources)
+        assert sum(len(step.changes) for step in plan.steps) == expected, environment
+        assert (plan.untouched, plan.forbidden) == (0, ()), environment
+    assert gpu_groups(preview("prod")) == ("a100", "h100", "l4"), "those of GPU nodes and nothing that contains them"
 
 
 def test_each_step_has_the_resources_of_its_kind() -> None:
@@ -110,7 +105,7 @@ def test_the_engine_accepts_every_step_of_a_new_stack() -> None:
     assert refusals(document, plan_of(document, canary="t4")) == []
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_the_engine_accepts_every_step_of_an_upgrade_that_adds_and_removes(seed: int) -> None:
     document, random = preview("dev"), Random(seed)
     for one in document["steps"]:
@@ -178,20 +173,17 @@ def test_what_a_release_has_no_more_goes_last() -> None:
     assert plan.untouched > 100
 
 
-def test_an_update_of_one_part_ends_with_a_whole_update() -> None:
+def test_an_update_of_one_part_ends_with_a_whole_update_and_without_changes_there_is_nothing_to_do() -> None:
     plan = plan_of(preview("dev", {"aws:eks/addon:Addon": "update"}, default="same"), canary=None)
     assert [(step.name, step.excluded) for step in plan.steps] == [("add-ons", ()), ("platform", ())]
-
-
-def test_without_changes_there_is_nothing_to_do() -> None:
     assert plan_of(preview("dev", default="same"), canary="t4").steps == ()
 
 
-@pytest.mark.parametrize("type_", sorted(PROTECTED - {"aws:fsx/lustreFileSystem:LustreFileSystem"}))
-@pytest.mark.parametrize("operation", ["replace", "create-replacement", "delete-replaced", "delete"])
-def test_no_upgrade_may_lose_state(type_: str, operation: str) -> None:
-    plan = plan_of(preview("prod", {type_: operation}, default="same"), canary=None)
-    assert {change.type for change in plan.forbidden} == {type_}
+def test_no_upgrade_may_lose_state() -> None:
+    for type_ in PROTECTED - {"aws:fsx/lustreFileSystem:LustreFileSystem"}:
+        for operation in ("replace", "create-replacement", "delete-replaced", "delete"):
+            plan = plan_of(preview("prod", {type_: operation}, default="same"), canary=None)
+            assert {change.type for change in plan.forbidden} == {type_}, (type_, operation)
 
 
 def test_the_plan_says_what_it_does_and_how_it_is_taken_back() -> None:
@@ -212,26 +204,20 @@ def test_the_plan_names_everything_that_it_replaces_and_counts_the_rest() -> Non
     assert any(line.endswith(" more created or updated") for line in said)
 
 
-@pytest.mark.parametrize(
-    ("op", "inputs", "expected"),
-    [
-        ("update", {"maxUnavailablePercentage": 25}, "8 nodes, 2 at a time, about 40 minutes; new ones start before"),
-        (
-            "update",
-            {"maxUnavailablePercentage": 50, "updateStrategy": "MINIMAL"},
-            "8 nodes, 4 at a time, about 20 minutes; each is away for about 10",
-        ),
-        ("replace", {}, "8 nodes, all at once, for about 10 minutes"),
-        ("delete", {}, "8 nodes, which leave for good"),
-    ],
-)
-def test_the_plan_says_how_long_nodes_are_away(op: str, inputs: Mapping[str, Any], expected: str) -> None:
+def test_the_plan_says_how_long_nodes_are_away() -> None:
+    minimal = {"maxUnavailablePercentage": 50, "updateStrategy": "MINIMAL"}
     urn = f"urn:pulumi:dev::{PROJECT}::rtp:aws:NodeGroup$aws:eks/nodeGroup:NodeGroup::t4"
     old: dict[str, Any] = {"id": "rtp-dev:t4-1a2b3c", "inputs": {"labels": {GROUP_LABEL: "t4"}}}
-    record = {"op": op, "urn": urn, "detailedDiff": {"releaseVersion": {}}, "oldState": old}
-    record |= {"newState": {"inputs": {**old["inputs"], "updateConfig": inputs}}}
-    said = list(lines_of(plan_of({"steps": [record]}, canary="t4"), {"t4-1a2b3c": 8}))
-    (line,) = [line for line in said if "node group t4" in line]
-    assert expected in line
-    (line,) = [line for line in lines_of(plan_of({"steps": [record]}, canary="t4"), {}) if "node group t4" in line]
-    assert line.endswith(": no node runs")
+    for op, config, expected in (
+        ("update", {"maxUnavailablePercentage": 25}, ", 2 at a time, about 40 minutes; new ones start before"),
+        ("update", minimal, ", 4 at a time, about 20 minutes; each is away for about 10"),
+        ("replace", {}, ", all at once, for about 10 minutes"),
+        ("delete", {}, ", which leave for good"),
+    ):
+        new = {"inputs": {**old["inputs"], "updateConfig": config}}
+        record = {"op": op, "urn": urn, "detailedDiff": {"releaseVersion": {}}, "oldState": old, "newState": new}
+        plan = plan_of({"steps": [record]}, canary="t4")
+        (some,) = [line for line in lines_of(plan, {"t4-1a2b3c": 8}) if "node group t4" in line]
+        assert f"8 nodes{expected}" in some
+        (none,) = [line for line in lines_of(plan, {}) if "node group t4" in line]
+        assert none.endswith(": no node runs")
