@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from threading import Event, Thread
-from typing import Any
 
 import pytest
 
@@ -18,8 +17,9 @@ from infra.lifecycle.teardown.namespaces import kept_namespaces
 from infra.lifecycle.teardown.volumes import delete_claims, find_claims
 from infra.lifecycle.teardown.workloads import delete_workloads, find_workloads
 from infra.spec.errors import RefusedError
-from infra.spec.manifest import Manifest
+from infra.spec.manifest import Manifest, api_object
 from tests.engines.kubernetes import Cluster
+from tests.training.cluster.team_cluster import wait_until
 
 LOAD_BALANCER = "service.kubernetes.io/load-balancer-cleanup"
 RAY = "ray.io/gcs-ft-redis-cleanup-finalizer"
@@ -44,31 +44,22 @@ def test_a_load_balancer_that_nobody_deletes_is_named(kubernetes_api: Cluster) -
     assert "kubectl -n exposed patch service web --type merge" in caught.value.remedy
 
 
-def test_only_claims_whose_volume_goes_with_them_are_deleted(kubernetes_api: Cluster) -> None:
+def test_only_unused_claims_whose_volume_goes_with_them_are_deleted(kubernetes_api: Cluster) -> None:
     said: list[str] = []
-    kept, going = _volume("kept", "Retain"), _volume("going", "Delete")
-    with kubernetes_api.namespace("notebooks"), kubernetes_api.applied(kept, going, _claim("kept"), _claim("going")):
-        for name in ("kept", "going"):
-            kubernetes_api.await_(_claim(name), lambda one: one["status"]["phase"] == "Bound", what="bound")
-        assert [one["metadata"]["name"] for one in find_claims(kubernetes_api)] == ["going"]
-        delete_claims(kubernetes_api, say=said.append, seconds=10)
-        assert kubernetes_api.read(_claim("kept")) is not None
-        assert kubernetes_api.read(_claim("going")) is None
-    assert "PersistentVolumeClaim notebooks/going" in said[0]
-
-
-def test_a_claim_that_a_pod_uses_is_named_and_left(kubernetes_api: Cluster) -> None:
-    said: list[str] = []
-    volume, claim = _volume("used", "Delete"), _claim("used")
-    with kubernetes_api.namespace("notebooks"), kubernetes_api.applied(volume, claim):
-        kubernetes_api.await_(claim, lambda one: one["status"]["phase"] == "Bound", what="bound")
+    volumes = (_volume("kept", "Retain"), _volume("going", "Delete"), _volume("used", "Delete"))
+    claims = kept, going, used = _claim("kept"), _claim("going"), _claim("used")
+    with kubernetes_api.namespace("notebooks"), kubernetes_api.applied(*volumes, *claims):
+        for claim in claims:
+            kubernetes_api.await_(claim, lambda one: one["status"]["phase"] == "Bound", what="bound")
+        assert {one["metadata"]["name"] for one in find_claims(kubernetes_api)} == {"going", "used"}
         with kubernetes_api.applied(_pod("used")):
-            delete_claims(kubernetes_api, say=said.append, seconds=0.1)
-            assert kubernetes_api.read(claim) is not None
-    assert (
-        "note: PersistentVolumeClaim notebooks/used is still there, used by editor: its volume may outlive the cluster"
-        in said
-    )
+            delete_claims(kubernetes_api, say=said.append, seconds=3)
+            wait_until(lambda: kubernetes_api.read(going) is None)
+            assert kubernetes_api.read(kept) is not None
+            assert kubernetes_api.read(used) is not None
+    assert "PersistentVolumeClaim notebooks/going" in said[0]
+    left = "PersistentVolumeClaim notebooks/used is still there, used by editor: its volume may outlive the cluster"
+    assert f"note: {left}" in said
 
 
 def test_the_finalizers_of_an_operator_that_is_not_installed_are_removed(
@@ -145,21 +136,20 @@ def _letting_go(api: Cluster, manifest: Manifest, finalizer: str) -> Iterator[No
         thread.join()
 
 
-def _object(version: str, kind: str, name: str, namespace: str | None, **fields: Any) -> Manifest:  # noqa: ANN401 - of any kind
-    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
-    return {"apiVersion": version, "kind": kind, "metadata": metadata, **fields}
+def _object(version: str, kind: str, name: str, namespace: str | None, spec: Manifest, *finalizers: str) -> Manifest:
+    made = api_object(version, kind, name, namespace=namespace, spec=spec)
+    made["metadata"] |= {"finalizers": list(finalizers)} if finalizers else {}
+    return made
 
 
 def _service() -> Manifest:
     spec = {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}], "selector": {"app": "web"}}
-    made = _object("v1", "Service", "web", "exposed", spec=spec)
-    made["metadata"]["finalizers"] = [LOAD_BALANCER]
-    return made
+    return _object("v1", "Service", "web", "exposed", spec, LOAD_BALANCER)
 
 
 def _ingress() -> Manifest:
     backend = {"service": {"name": "web", "port": {"number": 80}}}
-    return _object("networking.k8s.io/v1", "Ingress", "web", "exposed", spec={"defaultBackend": backend})
+    return _object("networking.k8s.io/v1", "Ingress", "web", "exposed", {"defaultBackend": backend})
 
 
 def _volume(name: str, policy: str) -> Manifest:
@@ -171,17 +161,13 @@ def _volume(name: str, policy: str) -> Manifest:
         "claimRef": {"namespace": "notebooks", "name": name},
         "csi": {"driver": "ebs.csi.aws.com", "volumeHandle": f"vol-{name}"},
     }
-    return _object("v1", "PersistentVolume", name, None, spec=spec)
+    return _object("v1", "PersistentVolume", name, None, spec)
 
 
 def _claim(name: str) -> Manifest:
-    spec = {
-        "storageClassName": "none",
-        "volumeName": name,
-        "accessModes": ["ReadWriteOnce"],
-        "resources": {"requests": {"storage": "1Gi"}},
-    }
-    return _object("v1", "PersistentVolumeClaim", name, "notebooks", spec=spec)
+    spec = {"storageClassName": "none", "volumeName": name, "accessModes": ["ReadWriteOnce"]}
+    size = {"resources": {"requests": {"storage": "1Gi"}}}
+    return _object("v1", "PersistentVolumeClaim", name, "notebooks", {**spec, **size})
 
 
 def _pod(claim: str) -> Manifest:
@@ -192,11 +178,9 @@ def _pod(claim: str) -> Manifest:
         "containers": [{"name": "editor", "image": "editor"}],
         "volumes": [{"name": "home", "persistentVolumeClaim": {"claimName": claim}}],
     }
-    return _object("v1", "Pod", "editor", "notebooks", spec=spec)
+    return _object("v1", "Pod", "editor", "notebooks", spec)
 
 
 def _ray_cluster(namespace: str, *finalizers: str) -> Manifest:
     head = {"rayStartParams": {}, "template": {"spec": {"containers": [{"name": "head", "image": "ray"}]}}}
-    made = _object("ray.io/v1", "RayCluster", "stuck", namespace, spec={"headGroupSpec": head})
-    made["metadata"]["finalizers"] = list(finalizers)
-    return made
+    return _object("ray.io/v1", "RayCluster", "stuck", namespace, {"headGroupSpec": head}, *finalizers)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,34 +22,58 @@ from tests.infra.lifecycle.stack.test_state import GROUP, pending
 HERE = "infra.lifecycle.commands.down"
 KEY = {"urn": "urn:pulumi:dev::p::aws:kms/key:Key::volumes", "type": "aws:kms/key:Key", "protect": True}
 CHART = {"urn": "urn:pulumi:dev::p::kubernetes:helm.sh/v3:Release::kueue", "type": "kubernetes:helm.sh/v3:Release"}
-Ran = Callable[[], list[str]]
+VPCS = [{"urn": f"urn:pulumi:dev::p::aws:ec2/vpc:Vpc::{number}", "type": "aws:ec2/vpc:Vpc"} for number in range(3)]
 
 
 @dataclass
-class Contents:
-    """What a cluster has, as far as `down` asks.
+class Down:
+    """`make down`, and the cluster as far as it asks.
 
     Attributes:
-        found: its jobs.
+        stack: puts a `pulumi`.
+        ran: the changes that `pulumi` was asked for.
+        patch: of this test.
+        capsys: of this test.
+        found: the cluster's jobs.
         deleted: the steps that were taken.
         limits: the namespaces that each step was limited to.
         is_lost: whether the API server does not answer.
         left: the exit status of the audit.
+        cleared: numbers of interfaces that are deleted, in turn.
     """
 
+    stack: Stack
+    ran: Callable[[], list[str]]
+    patch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str]
     found: list[Manifest]
     deleted: list[str] = field(default_factory=list)
     limits: list[Within] = field(default_factory=list)
     is_lost: bool = False
     left: int = 0
+    cleared: list[int] = field(default_factory=lambda: [2] * 5)
+
+    def __call__(self, *options: str, env: str = "dev", typed: str | None = None) -> int:
+        """Run the command; `typed` is the answer to each question."""
+
+        def answer(_question: str) -> str:
+            if typed is None:
+                raise EOFError
+            return typed
+
+        self.patch.setattr("builtins.input", answer)
+        return main(["down", "--env", env, *options])
+
+    def said(self) -> str:
+        """What was printed since the last call."""
+        captured = self.capsys.readouterr()
+        return captured.out + captured.err
 
     def audit(self, options: LeaksOptions) -> int:
-        """Note that the account was looked at."""
         self.deleted.append(f"audit of {options.env}")
         return self.left
 
     def check_served(self, _api: object) -> None:
-        """Answer, or not."""
         if self.is_lost:
             raise ConnectionLostError("cannot list APIService: the API server does not answer")
 
@@ -65,256 +88,168 @@ class Contents:
 
 
 @pytest.fixture
-def contents(monkeypatch: pytest.MonkeyPatch) -> Contents:
+def down(
+    stack: Stack,
+    ran: Callable[[], list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Down:
     """A cluster with a job."""
-    made = Contents([{"kind": "RayJob", "metadata": {"namespace": "research", "name": "digits"}}])
+    job = {"kind": "RayJob", "metadata": {"namespace": "research", "name": "digits"}}
+    made = Down(stack, ran, monkeypatch, capsys, [job])
     monkeypatch.setattr("infra.lifecycle.access.running.StackCluster.api", lambda _cluster: object())
     monkeypatch.setattr(f"{HERE}.check_served", made.check_served)
-    monkeypatch.setattr(f"{HERE}.find_workloads", lambda _api, *, within: list(made.found))  # noqa: ARG005
+    monkeypatch.setattr(f"{HERE}.find_workloads", lambda _api, **_: list(made.found))
     monkeypatch.setattr(f"{HERE}.kept_namespaces", lambda _api: iter(("namespace research is being deleted: RayJobs",)))
     monkeypatch.setattr(f"{HERE}.leaks", made.audit)
-    monkeypatch.setattr(f"{HERE}._clear", lambda _case: 2)
+    monkeypatch.setattr(f"{HERE}._clear", lambda _case: made.cleared.pop(0))
     for kind in ("exposed", "claims"):
-        monkeypatch.setattr(f"{HERE}.find_{kind}", lambda _api, *, within: [])  # noqa: ARG005
+        monkeypatch.setattr(f"{HERE}.find_{kind}", lambda _api, **_: [])
     for kind in ("workloads", "exposed", "claims"):
         monkeypatch.setattr(f"{HERE}.delete_{kind}", made.deleting(kind))
     return made
 
 
-def test_the_cluster_is_emptied_in_order_before_the_stack(stack: Stack, ran: Ran, contents: Contents) -> None:
-    stack()
-    assert main(["down", "--env", "dev", "--yes"]) == 0
-    assert contents.deleted == ["workloads", "exposed", "claims", "audit of dev"]
-    assert contents.limits == [None, None, None]
-    assert ran() == ["destroy"]
+def test_the_cluster_is_emptied_in_order_before_the_stack(down: Down) -> None:
+    down.stack()
+    assert down("--yes") == 0
+    assert down.deleted == ["workloads", "exposed", "claims", "audit of dev"]
+    assert down.limits == [None, None, None]
+    assert down.ran() == ["destroy"]
+    down.left = 1
+    assert main(["destroy", "--env", "dev", "--yes"]) == 1, "the old name, and something is left in the account"
+    assert down.deleted[4:] == down.deleted[:4]
+    assert down.ran() == ["destroy", "destroy"]
 
 
-def test_of_an_existing_cluster_only_the_stacks_namespaces_are_emptied(
-    stack: Stack, ran: Ran, contents: Contents, monkeypatch: pytest.MonkeyPatch
+def test_of_an_existing_cluster_only_the_stacks_namespaces_are_emptied_and_its_protection_is_its_owners(
+    down: Down,
 ) -> None:
-    monkeypatch.setattr("infra.lifecycle.commands.case.load_environment", lambda _: settings_of("existing-cluster"))
-    monkeypatch.setattr(f"{HERE}.own_namespaces", lambda _api: frozenset({"research"}))
-    stack()
-    assert main(["down", "--env", "existing-cluster", "--yes"]) == 0
-    assert contents.limits == 3 * [frozenset({"research"})]
-    assert ran() == ["destroy"]
-
-
-def test_the_protection_of_an_existing_cluster_is_its_owners(
-    stack: Stack, contents: Contents, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("infra.lifecycle.commands.case.load_environment", lambda _: settings_of("existing-cluster"))
-    stack(resources=[KEY])
-    assert main(["down", "--env", "existing-cluster", "--yes"]) == 3
-    said = capsys.readouterr().err
+    down.patch.setattr("infra.lifecycle.commands.case.load_environment", lambda _: settings_of("existing-cluster"))
+    down.patch.setattr(f"{HERE}.own_namespaces", lambda _api: frozenset({"research"}))
+    down.stack(resources=[KEY])
+    assert down("--yes", env="existing-cluster") == 3
+    said = down.said()
     assert "aws eks update-cluster-config" not in said
     assert "--db-instance-identifier rtp-existing-cluster-mlflow --no-deletion-protection" in said
-    assert contents.deleted == []
+    assert (down.deleted, down.ran()) == ([], [])
+    down.stack()
+    assert down("--yes", env="existing-cluster") == 0
+    assert down.limits == 3 * [frozenset({"research"})]
+    assert down.ran() == ["destroy"]
 
 
-def test_the_old_name_of_the_command_does_the_same(stack: Stack, ran: Ran, contents: Contents) -> None:
-    stack()
-    assert main(["destroy", "--env", "dev", "--yes"]) == 0
-    assert (len(contents.deleted), ran()) == (4, ["destroy"])
-
-
-def test_what_is_left_in_the_account_fails_the_command(stack: Stack, ran: Ran, contents: Contents) -> None:
-    stack()
-    contents.left = 1
-    assert main(["down", "--env", "dev", "--yes"]) == 1
-    assert ran() == ["destroy"]
-
-
-def test_a_protected_stack_keeps_its_jobs(
-    stack: Stack, ran: Ran, contents: Contents, capsys: pytest.CaptureFixture[str]
-) -> None:
-    stack(resources=[KEY])
-    assert main(["down", "--env", "dev", "--yes"]) == 3
-    said = capsys.readouterr().err
+def test_a_protected_and_a_locked_stack_keep_their_jobs(down: Down) -> None:
+    down.stack(resources=[KEY])
+    assert down("--yes") == 3
+    said = down.said()
     assert "has 1 protected resources: aws:kms/key:Key volumes" in said
     assert "pulumi state unprotect --all -s dev\n" in said
     assert "aws eks update-cluster-config --name rtp-dev --no-deletion-protection\n" in said
     assert "--db-instance-identifier rtp-dev-mlflow --no-deletion-protection" in said
-    assert (contents.deleted, ran()) == ([], [])
-
-
-def test_a_locked_stack_keeps_its_jobs(
-    stack: Stack, ran: Ran, contents: Contents, capsys: pytest.CaptureFixture[str]
-) -> None:
-    stack(init="could not create stack: the stack is currently locked by 1 lock(s).\n  s3://…: created by me@laptop")
-    assert main(["down", "--env", "dev", "--yes"]) == 3
-    said = capsys.readouterr().err
+    down.stack(
+        init="could not create stack: the stack is currently locked by 1 lock(s).\n  s3://…: created by me@laptop"
+    )
+    assert down("--yes") == 3
+    said = down.said()
     assert (
         "nothing was deleted: stack dev is locked by another pulumi, which runs or was killed: s3://…: created" in said
     )
     assert "`pulumi cancel -s dev`" in said
-    assert (contents.deleted, ran()) == ([], [])
+    assert (down.deleted, down.ran()) == ([], [])
 
 
 @pytest.mark.parametrize(("typed", "status"), [("dev", 0), ("prod", 3), (None, 3)])
-def test_jobs_are_deleted_only_after_the_environments_name_is_typed(
-    typed: str | None,
-    status: int,
-    stack: Stack,
-    ran: Ran,
-    contents: Contents,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    stack()
-    monkeypatch.setattr("builtins.input", _typing(typed))
-    assert main(["down", "--env", "dev"]) == status
-    assert bool(contents.deleted) == (status == 0)
-    assert ran() == (["destroy"] if status == 0 else [])
-    assert "RayJob research/digits" in capsys.readouterr().out
+def test_jobs_are_deleted_only_after_the_environments_name_is_typed(typed: str | None, status: int, down: Down) -> None:
+    down.stack()
+    assert down(typed=typed) == status
+    assert bool(down.deleted) == (status == 0)
+    assert down.ran() == (["destroy"] if status == 0 else [])
+    assert "RayJob research/digits" in down.said()
 
 
 @pytest.mark.parametrize(
     ("options", "typed", "status"),
     [
-        (("--yes",), None, 3),
-        (("--yes",), "prod", 0),
-        ((), "dev", 3),
-        (("--confirm", "prod"), None, 0),
-        (("--confirm", "staging"), None, 3),
+        ("--yes", None, 3),
+        ("--yes", "prod", 0),
+        ("", "dev", 3),
+        ("--confirm prod", None, 0),
+        ("--confirm staging", None, 3),
     ],
 )
-def test_production_goes_only_after_its_name(
-    options: tuple[str, ...],
-    typed: str | None,
-    status: int,
-    stack: Stack,
-    ran: Ran,
-    contents: Contents,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    stack()
-    monkeypatch.setattr("infra.lifecycle.commands.case.check_account", lambda *_: None)
-    monkeypatch.setattr("builtins.input", _typing(typed))
-    assert main(["down", "--env", "prod", *options]) == status
-    assert bool(contents.deleted) == (status == 0)
-    assert ran() == (["destroy"] if status == 0 else [])
-    assert ("CONFIRM=prod" in capsys.readouterr().err) == (status == 3)
+def test_production_goes_only_after_its_name(options: str, typed: str | None, status: int, down: Down) -> None:
+    down.stack()
+    down.patch.setattr("infra.lifecycle.commands.case.check_account", lambda *_: None)
+    assert down(*options.split(), env="prod", typed=typed) == status
+    assert bool(down.deleted) == (status == 0)
+    assert down.ran() == (["destroy"] if status == 0 else [])
+    assert ("CONFIRM=prod" in down.said()) == (status == 3)
 
 
-def test_a_cluster_that_does_not_answer_keeps_its_stack_until_it_is_given_up(
-    stack: Stack, ran: Ran, contents: Contents, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    stack(resources=[CHART])
-    contents.is_lost = True
-    monkeypatch.setattr(
-        "infra.lifecycle.preflight.case.read_account", lambda *_: AccountState(endpoint="https://x", missing=())
-    )
-    monkeypatch.setattr(f"{HERE}.connected", _connected)
-    assert main(["down", "--env", "dev", "--yes"]) == 3
-    said = capsys.readouterr().err
+def test_a_cluster_that_does_not_answer_keeps_its_stack_until_it_is_given_up(down: Down) -> None:
+    down.stack(resources=[CHART])
+    down.is_lost = True
+    there = AccountState(endpoint="https://x", missing=())
+    down.patch.setattr("infra.lifecycle.preflight.case.read_account", lambda *_: there)
+    down.patch.setattr(f"{HERE}.connected", lambda _case: nullcontext())
+    assert down("--yes") == 3
+    said = down.said()
     assert "nothing was destroyed: cannot list APIService" in said
     assert "UNREACHABLE=1" in said
-    assert ran() == []
-    monkeypatch.setattr("builtins.input", _typing("no"))
-    assert main(["down", "--env", "dev", "--unreachable"]) == 3
-    assert ran() == []
-    assert main(["down", "--env", "dev", "--yes", "--unreachable"]) == 0
-    assert (contents.deleted, ran()) == (["audit of dev"], ["state", "destroy"])
+    assert down("--unreachable", typed="no") == 3
+    assert down.ran() == []
+    assert down("--yes", "--unreachable") == 0
+    assert (down.deleted, down.ran()) == (["audit of dev"], ["state", "destroy"])
 
 
-def test_a_cluster_that_is_gone_does_not_keep_its_stack(
-    stack: Stack, ran: Ran, contents: Contents, capsys: pytest.CaptureFixture[str]
-) -> None:
-    stack(resources=[CHART])
-    contents.is_lost = True
-    assert main(["down", "--env", "dev", "--yes"]) == 0
-    said = capsys.readouterr().out
+def test_a_cluster_that_is_gone_does_not_keep_its_stack(down: Down) -> None:
+    down.stack(resources=[CHART])
+    down.is_lost = True
+    assert down("--yes") == 0
+    said = down.said()
     assert "note: the cluster is not emptied first: cannot list APIService" in said
     assert "taking 1 resource on the cluster out of the stack's state" in said
-    assert (contents.deleted, ran()) == (["audit of dev"], ["state", "destroy"])
+    assert (down.deleted, down.ran()) == (["audit of dev"], ["state", "destroy"])
 
 
-def test_an_interrupted_destroy_is_run_again_and_an_interrupted_creation_explained(
-    stack: Stack, ran: Ran, contents: Contents, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_interrupted_destroy_is_run_again_and_an_interrupted_creation_explained(down: Down) -> None:
     group = {"clusterName": "rtp-dev", "nodeGroupName": "t4-1a2b3c4"}
-    stack(operations=[pending("creating", GROUP, **group), pending("deleting", GROUP, **group)])
-    assert main(["down", "--env", "dev", "--yes"]) == 3
-    said = capsys.readouterr().err
+    down.stack(operations=[pending("creating", GROUP, **group), pending("deleting", GROUP, **group)])
+    assert down("--yes") == 3
+    said = down.said()
     assert "creating aws:eks/nodeGroup:NodeGroup t4" in said
     assert "deleting" not in said
-    assert (contents.deleted, ran()) == ([], [])
-    stack(operations=[pending("deleting", GROUP, **group)])
-    assert main(["down", "--env", "dev", "--yes"]) == 0
-    assert ran() == ["destroy"]
+    assert (down.deleted, down.ran()) == ([], [])
+    down.stack(operations=[pending("deleting", GROUP, **group)])
+    assert down("--yes") == 0
+    assert down.ran() == ["destroy"]
 
 
-def test_a_destroy_that_gets_further_is_tried_again(
-    stack: Stack,
-    ran: Ran,
-    contents: Contents,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_destroy_that_gets_further_is_tried_again(down: Down, tmp_path: Path) -> None:
     """As when AWS still counts the interfaces of deleted nodes as users of their security group."""
-    assert contents.found
-    state = tmp_path / "state.json"
-    emptied = '{"deployment": {}}'
-    stack(
-        resources=_resources(3),
-        says=f"test -f {tmp_path}/tried && exit 0; touch {tmp_path}/tried; echo '{emptied}' > {state}; exit 1",
-    )
-    assert main(["down", "--env", "dev", "--yes"]) == 0
-    said = capsys.readouterr().out
+    tried, emptied = tmp_path / "tried", f"echo '{{\"deployment\": {{}}}}' > {tmp_path}/state.json"
+    down.stack(resources=VPCS, says=f"test -f {tried} && exit 0; touch {tried}; {emptied}; exit 1")
+    assert down("--yes") == 0
     again = "0 of 3 resources are left, and 2 others that blocked them are deleted; attempt 2 of 3:"
-    assert f"namespace research is being deleted: RayJobs\n{again}\n" in said
-    assert ran() == ["destroy", "destroy"]
+    assert f"namespace research is being deleted: RayJobs\n{again}\n" in down.said()
+    assert down.ran() == ["destroy", "destroy"]
 
 
-def test_a_destroy_that_changes_nothing_is_not_tried_again(
-    stack: Stack, ran: Ran, contents: Contents, monkeypatch: pytest.MonkeyPatch
+def test_a_destroy_that_changes_nothing_is_tried_again_only_after_an_interface_that_blocked_it_is_deleted(
+    down: Down,
 ) -> None:
-    """As without permissions."""
-    monkeypatch.setattr(f"{HERE}._clear", lambda _case: 0)
-    stack(resources=_resources(3), says="exit 255")
-    assert main(["down", "--env", "dev", "--yes"]) == 255
-    assert (len(contents.deleted), ran()) == (3, ["destroy"])
+    down.stack(resources=VPCS, says="exit 255")
+    down.cleared = [0]  # as without permissions
+    assert down("--yes") == 255
+    assert (len(down.deleted), down.ran()) == (3, ["destroy"])
+    down.cleared = [2, 0]  # as when the command is run again, and only what is blocked is left
+    assert down("--yes") == 255
+    assert down.ran() == ["destroy", "destroy", "destroy"]
 
 
-def test_a_destroy_that_an_interface_blocks_is_tried_again_once_it_is_deleted(
-    stack: Stack, ran: Ran, contents: Contents, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As when the command is run again, and only what is blocked is left."""
-    assert contents.found
-    cleared = iter((2, 0))
-    monkeypatch.setattr(f"{HERE}._clear", lambda _case: next(cleared))
-    stack(resources=_resources(3), says="exit 255")
-    assert main(["down", "--env", "dev", "--yes"]) == 255
-    assert ran() == ["destroy", "destroy"]
-
-
-def test_a_refused_question_deletes_nothing(
-    stack: Stack, ran: Ran, contents: Contents, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    contents.found = []
-    monkeypatch.setattr(f"{HERE}._clear", lambda _case: pytest.fail("interfaces were deleted"))
-    stack(resources=_resources(3), says="exit 255")
-    assert main(["down", "--env", "dev"]) == 255
-    assert ran() == ["destroy"]
-
-
-def _resources(count: int) -> list[dict[str, Any]]:
-    return [
-        {"urn": f"urn:pulumi:dev::p::aws:ec2/vpc:Vpc::{number}", "type": "aws:ec2/vpc:Vpc"} for number in range(count)
-    ]
-
-
-def _typing(text: str | None) -> Callable[[str], str]:
-    def typed(_question: str) -> str:
-        if text is None:
-            raise EOFError
-        return text
-
-    return typed
-
-
-@contextmanager
-def _connected(_case: object) -> Iterator[None]:
-    yield
+def test_a_refused_question_deletes_nothing(down: Down) -> None:
+    down.found, down.cleared = [], []
+    down.stack(resources=VPCS, says="exit 255")
+    assert down() == 255
+    assert down.ran() == ["destroy"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from unittest.mock import Mock
 
 import pytest
 
@@ -40,24 +40,14 @@ def _schedule() -> Manifest:
     """A schedule, which would submit jobs while they are deleted."""
     container = {"name": "submit", "image": "mlflow", "securityContext": dict(RESTRICTED_CONTAINER)}
     pod = {"restartPolicy": "Never", "securityContext": dict(RESTRICTED_POD), "containers": [container]}
-    spec = {"template": {"spec": pod}}
-    return api_object(
-        "batch/v1",
-        "CronJob",
-        "nightly",
-        namespace="research",
-        labels={"ray-train-platform/schedule": "nightly"},
-        spec={"schedule": "@yearly", "jobTemplate": {"spec": spec}},
-    )
+    spec = {"schedule": "@yearly", "jobTemplate": {"spec": {"template": {"spec": pod}}}}
+    labels = {"ray-train-platform/schedule": "nightly"}
+    return api_object("batch/v1", "CronJob", "nightly", namespace="research", labels=labels, spec=spec)
 
 
 def test_without_operators_the_objects_are_named_with_their_finalizers(custom_resources: Cluster) -> None:
-    stuck = {
-        "apiVersion": "ray.io/v1",
-        "kind": "RayJob",
-        "metadata": {"name": "stuck", "namespace": "default", "finalizers": [FINALIZER]},
-        "spec": {},
-    }
+    stuck = api_object("ray.io/v1", "RayJob", "stuck", namespace="default", spec={})
+    stuck["metadata"]["finalizers"] = [FINALIZER]
     custom_resources.create(stuck)
     try:
         with pytest.raises(RefusedError) as caught:
@@ -72,19 +62,15 @@ def test_without_operators_the_objects_are_named_with_their_finalizers(custom_re
 
 def test_an_api_that_nothing_serves_is_refused_because_it_keeps_namespaces(kubernetes_api: Cluster) -> None:
     check_served(kubernetes_api)
-    unserved = {
-        "apiVersion": "apiregistration.k8s.io/v1",
-        "kind": "APIService",
-        "metadata": {"name": "v1.unserved.example.com"},
-        "spec": {
-            "group": "unserved.example.com",
-            "version": "v1",
-            "groupPriorityMinimum": 100,
-            "versionPriority": 100,
-            "insecureSkipTLSVerify": True,
-            "service": {"name": "gone", "namespace": "default"},
-        },
+    spec = {
+        "group": "unserved.example.com",
+        "version": "v1",
+        "groupPriorityMinimum": 100,
+        "versionPriority": 100,
+        "insecureSkipTLSVerify": True,
+        "service": {"name": "gone", "namespace": "default"},
     }
+    unserved = api_object("apiregistration.k8s.io/v1", "APIService", "v1.unserved.example.com", spec=spec)
     with kubernetes_api.applied(unserved):
         kubernetes_api.await_(unserved, lambda one: "conditions" in one.get("status", {}), what="checked")
         with pytest.raises(RefusedError) as caught:
@@ -94,21 +80,15 @@ def test_an_api_that_nothing_serves_is_refused_because_it_keeps_namespaces(kuber
     check_served(kubernetes_api)
 
 
-@pytest.mark.parametrize("code", [404, 403])
 def test_kinds_that_went_with_their_chart_have_no_objects(
-    code: int, kubernetes_api: Cluster, monkeypatch: pytest.MonkeyPatch
+    kubernetes_api: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after an interrupted destroy, when the cached discovery still lists them."""
-
-    def refuse(*_: object, **__: object) -> NoReturn:
-        raise ApiError("page not found", code=code)
-
-    monkeypatch.setattr(kubernetes_api, "items", refuse)
-    if code == 404:
-        assert find_workloads(kubernetes_api) == []
-    else:
-        with pytest.raises(ApiError):
-            find_workloads(kubernetes_api)
+    monkeypatch.setattr(kubernetes_api, "items", Mock(side_effect=ApiError("page not found", code=404)))
+    assert find_workloads(kubernetes_api) == []
+    monkeypatch.setattr(kubernetes_api, "items", Mock(side_effect=ApiError("page not found", code=403)))
+    with pytest.raises(ApiError):
+        find_workloads(kubernetes_api)
 
 
 def test_many_workloads_are_described_by_the_first_and_a_count() -> None:
