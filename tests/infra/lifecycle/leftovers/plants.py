@@ -1,57 +1,25 @@
-"""Plants what a stack leaves: one function for each kind of the inventory."""
+"""Plants what a stack leaves: a resource of each kind of the inventory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from infra.lifecycle.leftovers.found import Key
 from infra.spec.settings.loading import PROJECT
 from tests.infra.lifecycle.leftovers.moto_gaps import add_recovery_point
 from tests.infra.lifecycle.leftovers.planter import ACCOUNT, REGION, Owner, Planter, iam_document
 
-PLANTS: dict[str, Callable[[Planter], str]] = {
-    "EKS cluster": lambda to: to.cluster,
-    "EFS file system": lambda to: to.file_system,
-    "EBS volume": lambda to: to.volume,
-    "backup vault": lambda to: to.vault,
-    "RDS instance": lambda to: to.database,
-    "subnet": lambda to: to.subnet,
-    "VPC": lambda to: to.vpc,
-    "SNS topic": lambda to: to.topic,
-    "KMS key": lambda to: to.key,
-    "IAM role": lambda to: to.role,
-}
-"""What plants a resource of each kind, with what it needs, and gives its ID."""
+
+def made(to: Planter, request: str, *path: str, **parameters: object) -> str:
+    """Make a resource with `service.operation`; gives its ID at a path of the answer, or its name: the first parameter."""
+    service, _, operation = request.partition(".")
+    answer = getattr(to.client(service), operation)(**parameters)
+    for part in path:
+        answer = answer[0][part] if isinstance(answer, list) else answer[part]
+    return str(answer if path else next(iter(parameters.values())))
 
 
-def plant_stack(owner: Owner) -> Planter:
-    """Everything that a stack may have at one time: a backup is retained once its database is gone."""
-    planter = Planter(owner)
-    for kind, plant in PLANTS.items():
-        if kind != "RDS retained backup":
-            plant(planter)
-    return planter
-
-
-def _plants(kind: str) -> Callable[[Callable[[Planter], object]], None]:
-    """Adds a function to `PLANTS` that makes a resource of this kind and gives its ID."""
-
-    def register(make: Callable[[Planter], object]) -> None:
-        PLANTS[kind] = lambda to: to.note(kind, str(make(to)))
-
-    return register
-
-
-@_plants("EKS node group")
-def _(to: Planter) -> object:
-    where = {"clusterName": to.cluster, "nodegroupName": "system", "subnets": [to.subnet]}
-    role = f"arn:aws:iam::{ACCOUNT}:role/node"
-    to.client("eks").create_nodegroup(**where, nodeRole=role, tags=dict(to.owner.tags))
-    return f"{to.cluster_name}:system"
-
-
-@_plants("Auto Scaling group")
-def _(to: Planter) -> object:
+def _scaling_group(to: Planter) -> str:
     """With its launch template, as EKS makes them."""
     name = f"eks-system-{to.owner.environment}"
     template = to.client("ec2").create_launch_template(
@@ -61,179 +29,68 @@ def _(to: Planter) -> object:
     )
     to.note("launch template", template["LaunchTemplate"]["LaunchTemplateId"])
     of_group = {"ResourceId": name, "ResourceType": "auto-scaling-group", "PropagateAtLaunch": False}
-    to.client("autoscaling").create_auto_scaling_group(
-        AutoScalingGroupName=name,
-        MinSize=0,
-        MaxSize=0,
-        LaunchTemplate={"LaunchTemplateName": f"eks-{name}"},
-        AvailabilityZones=[f"{REGION}a"],
-        Tags=[{**pair, **of_group} for pair in to.controller_pairs],
-    )
-    return name
+    size = {"MinSize": 0, "MaxSize": 0, "AvailabilityZones": [f"{REGION}a"]}
+    tags = [{**pair, **of_group} for pair in to.controller_pairs]
+    template_of = {"LaunchTemplateName": f"eks-{name}"}
+    request = "autoscaling.create_auto_scaling_group"
+    return made(to, request, AutoScalingGroupName=name, LaunchTemplate=template_of, Tags=tags, **size)
 
 
-@_plants("EC2 instance")
-def _(to: Planter) -> object:
+def _instance(to: Planter) -> str:
     """With its root volume."""
     ec2, one = to.client("ec2"), {"MinCount": 1, "MaxCount": 1}
     what = {"ImageId": "ami-12c6146b", "InstanceType": "g4dn.xlarge", "SubnetId": to.subnet}
-    made = ec2.run_instances(**one, **what, **to.tagging("instance", by_controller=True))
-    id_ = made["Instances"][0]["InstanceId"]
+    answer = ec2.run_instances(**one, **what, **to.tagging("instance", by_controller=True))
+    id_ = str(answer["Instances"][0]["InstanceId"])
     for volume in ec2.describe_volumes(Filters=[{"Name": "attachment.instance-id", "Values": [id_]}])["Volumes"]:
         to.note("EBS volume", volume["VolumeId"])
     return id_
 
 
-@_plants("launch template")
-def _(to: Planter) -> object:
-    what = {"LaunchTemplateName": f"t4-{to.owner.environment}", "LaunchTemplateData": {"InstanceType": "g4dn.xlarge"}}
-    made = to.client("ec2").create_launch_template(**what, **to.tagging("launch-template"))
-    return made["LaunchTemplate"]["LaunchTemplateId"]
-
-
-@_plants("placement group")
-def _(to: Planter) -> object:
-    name = f"h100-{to.owner.environment}"
-    to.client("ec2").create_placement_group(GroupName=name, Strategy="cluster", **to.tagging("placement-group"))
-    return name
-
-
-@_plants("key pair")
-def _(to: Planter) -> object:
-    name = f"{to.cluster_name}-debug"
-    to.client("ec2").create_key_pair(KeyName=name, **to.tagging("key-pair"))
-    return name
-
-
-@_plants("load balancer")
-def _(to: Planter) -> object:
-    what = {"Name": f"k8s-{to.owner.environment}", "Type": "network", "Subnets": [to.subnet]}
-    return to.client("elbv2").create_load_balancer(**what, **to.balancer_tags)["LoadBalancers"][0]["LoadBalancerArn"]
-
-
-@_plants("target group")
-def _(to: Planter) -> object:
-    what = {"Name": f"k8s-tg-{to.owner.environment}", "Protocol": "TCP", "Port": 443, "VpcId": to.vpc}
-    return to.client("elbv2").create_target_group(**what, **to.balancer_tags)["TargetGroups"][0]["TargetGroupArn"]
-
-
-@_plants("classic load balancer")
-def _(to: Planter) -> object:
-    name, listener = f"classic-{to.owner.environment}", {"LoadBalancerPort": 80, "InstancePort": 30080}
-    tags = {"Tags": to.controller_pairs} if to.controller_pairs else {}
-    to.client("elb").create_load_balancer(
-        LoadBalancerName=name, Listeners=[{"Protocol": "tcp", **listener}], Subnets=[to.subnet], **tags
-    )
-    return name
-
-
-@_plants("elastic IP address")
-def _(to: Planter) -> object:
-    return to.client("ec2").allocate_address(Domain="vpc", **to.tagging("elastic-ip"))["AllocationId"]
-
-
-@_plants("NAT gateway")
-def _(to: Planter) -> object:
-    where = {"SubnetId": to.subnet, "AllocationId": PLANTS["elastic IP address"](to)}
-    return to.client("ec2").create_nat_gateway(**where, **to.tagging("natgateway"))["NatGateway"]["NatGatewayId"]
-
-
-@_plants("network interface")
-def _(to: Planter) -> object:
-    """As the VPC CNI leaves it."""
-    tags = to.tagging("network-interface", by_controller=True)
-    made = to.client("ec2").create_network_interface(SubnetId=to.subnet, Description="aws-K8S-i-0123", **tags)
-    return made["NetworkInterface"]["NetworkInterfaceId"]
-
-
-@_plants("VPC endpoint")
-def _(to: Planter) -> object:
-    what = {"VpcId": to.vpc, "ServiceName": f"com.amazonaws.{REGION}.s3", "VpcEndpointType": "Gateway"}
-    return to.client("ec2").create_vpc_endpoint(**what, **to.tagging("vpc-endpoint"))["VpcEndpoint"]["VpcEndpointId"]
-
-
-@_plants("flow log")
-def _(to: Planter) -> object:
-    bucket = f"flow-logs-of-{to.owner.environment}"
-    to.client("s3").create_bucket(Bucket=bucket)
+def _flow_log(to: Planter) -> str:
+    bucket = made(to, "s3.create_bucket", Bucket=f"flow-logs-of-{to.owner.environment}")
     of_what = {"ResourceIds": [to.vpc], "ResourceType": "VPC", "TrafficType": "ALL"}
     where = {"LogDestinationType": "s3", "LogDestination": f"arn:aws:s3:::{bucket}"}
-    return to.client("ec2").create_flow_logs(**of_what, **where, **to.tagging("vpc-flow-log"))["FlowLogIds"][0]
+    return str(to.client("ec2").create_flow_logs(**of_what, **where, **to.tagging("vpc-flow-log"))["FlowLogIds"][0])
 
 
-@_plants("security group")
-def _(to: Planter) -> object:
+def _security_groups(to: Planter) -> str:
     """Two, whose rules refer to each other."""
     ec2, ids = to.client("ec2"), []
     for name in ("nodes", "database"):
-        made = ec2.create_security_group(GroupName=name, Description=name, VpcId=to.vpc, **to.tagging("security-group"))
-        ids.append(to.note("security group", made["GroupId"]))
+        answer = ec2.create_security_group(
+            GroupName=name, Description=name, VpcId=to.vpc, **to.tagging("security-group")
+        )
+        ids.append(to.note("security group", answer["GroupId"]))
     for group, peer in (ids, ids[::-1]):
         rule = {"IpProtocol": "tcp", "FromPort": 5432, "ToPort": 5432, "UserIdGroupPairs": [{"GroupId": peer}]}
         ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=[rule])
     return ids[0]
 
 
-@_plants("route table")
-def _(to: Planter) -> object:
+def _route_table(to: Planter) -> str:
     """One that a subnet uses."""
-    ec2 = to.client("ec2")
-    made = ec2.create_route_table(VpcId=to.vpc, **to.tagging("route-table"))["RouteTable"]["RouteTableId"]
-    ec2.associate_route_table(RouteTableId=made, SubnetId=to.subnet)
-    return made
+    request, tags = "ec2.create_route_table", to.tagging("route-table")
+    id_ = made(to, request, "RouteTable", "RouteTableId", VpcId=to.vpc, **tags)
+    to.client("ec2").associate_route_table(RouteTableId=id_, SubnetId=to.subnet)
+    return id_
 
 
-@_plants("internet gateway")
-def _(to: Planter) -> object:
-    ec2 = to.client("ec2")
-    made = ec2.create_internet_gateway(**to.tagging("internet-gateway"))["InternetGateway"]["InternetGatewayId"]
-    ec2.attach_internet_gateway(InternetGatewayId=made, VpcId=to.vpc)
-    return made
+def _internet_gateway(to: Planter) -> str:
+    request, tags = "ec2.create_internet_gateway", to.tagging("internet-gateway")
+    id_ = made(to, request, "InternetGateway", "InternetGatewayId", **tags)
+    to.client("ec2").attach_internet_gateway(InternetGatewayId=id_, VpcId=to.vpc)
+    return id_
 
 
-@_plants("EFS mount target")
-def _(to: Planter) -> object:
-    return to.client("efs").create_mount_target(FileSystemId=to.file_system, SubnetId=to.subnet)["MountTargetId"]
-
-
-@_plants("EFS access point")
-def _(to: Planter) -> object:
-    """Without tags."""
-    made = to.client("efs").create_access_point(ClientToken=to.cluster_name, FileSystemId=to.file_system)
-    return made["AccessPointId"]
-
-
-@_plants("FSx file system")
-def _(to: Planter) -> object:
-    what = {"FileSystemType": "LUSTRE", "StorageCapacity": 1200, "SubnetIds": [to.subnet]}
-    lustre = {"DeploymentType": "PERSISTENT_2", "PerUnitStorageThroughput": 250}
-    tags = {"Tags": to.pairs} if to.pairs else {}
-    return to.client("fsx").create_file_system(**what, LustreConfiguration=lustre, **tags)["FileSystem"]["FileSystemId"]
-
-
-@_plants("EBS snapshot")
-def _(to: Planter) -> object:
-    tags = to.tagging("snapshot", by_controller=True)
-    return to.client("ec2").create_snapshot(VolumeId=to.volume, **tags)["SnapshotId"]
-
-
-@_plants("recovery point")
-def _(to: Planter) -> object:
+def _recovery_point(to: Planter) -> str:
     """With the tags of the file system that it is of."""
     arn = f"arn:aws:backup:{REGION}:{ACCOUNT}:recovery-point:of-{to.owner.environment}"
     add_recovery_point(to.vault, arn, account=ACCOUNT, region=REGION, tags=to.owner.tags)
     return arn
 
 
-@_plants("RDS snapshot")
-def _(to: Planter) -> object:
-    name = f"{to.database}-before-upgrade"
-    to.client("rds").create_db_snapshot(DBSnapshotIdentifier=name, DBInstanceIdentifier=to.database)
-    return name
-
-
-@_plants("RDS retained backup")
-def _(to: Planter) -> object:
+def _retained_backup(to: Planter) -> str:
     """Of a database that is gone."""
     to.client("rds").delete_db_instance(
         DBInstanceIdentifier=to.database, SkipFinalSnapshot=True, DeleteAutomatedBackups=False
@@ -242,26 +99,7 @@ def _(to: Planter) -> object:
     return f"db-{to.database}"
 
 
-@_plants("RDS subnet group")
-def _(to: Planter) -> object:
-    name = f"mlflow-{to.owner.environment}"
-    to.client("rds").create_db_subnet_group(
-        DBSubnetGroupName=name, DBSubnetGroupDescription="of MLflow", SubnetIds=[to.subnet], Tags=to.pairs
-    )
-    return name
-
-
-@_plants("RDS parameter group")
-def _(to: Planter) -> object:
-    name = f"mlflow-{to.owner.environment}"
-    to.client("rds").create_db_parameter_group(
-        DBParameterGroupName=name, DBParameterGroupFamily="postgres17", Description="TLS only", Tags=to.pairs
-    )
-    return name
-
-
-@_plants("S3 bucket")
-def _(to: Planter) -> object:
+def _bucket(to: Planter) -> str:
     """With versions, an object of two of them and a deleted one."""
     s3, name = to.client("s3"), f"{to.cluster_name}-artifacts-{ACCOUNT}"
     s3.create_bucket(Bucket=name)
@@ -272,58 +110,14 @@ def _(to: Planter) -> object:
     return name
 
 
-@_plants("ECR repository")
-def _(to: Planter) -> object:
-    name = f"{to.cluster_name}/trainer"
-    to.client("ecr").create_repository(repositoryName=name, tags=to.pairs)
-    return name
-
-
-@_plants("pull-through cache rule")
-def _(to: Planter) -> object:
-    prefix = f"{to.cluster_name}/quay"
-    to.client("ecr").create_pull_through_cache_rule(ecrRepositoryPrefix=prefix, upstreamRegistryUrl="quay.io")
-    return prefix
-
-
-@_plants("repository creation template")
-def _(to: Planter) -> object:
-    prefix = f"{to.cluster_name}/quay"
-    to.client("ecr").create_repository_creation_template(prefix=prefix, appliedFor=["PULL_THROUGH_CACHE"])
-    return prefix
-
-
-@_plants("log group")
-def _(to: Planter) -> object:
-    """One that EKS made again after its deletion: without tags."""
-    name = f"/aws/eks/{to.cluster_name}/cluster"
-    to.client("logs").create_log_group(logGroupName=name)
-    return name
-
-
-@_plants("secret")
-def _(to: Planter) -> object:
-    name = f"{PROJECT}/{to.owner.environment}/alert-webhook"
-    return to.client("secretsmanager").create_secret(Name=name, SecretString="https://example.com")["ARN"]
-
-
-@_plants("CloudWatch alarm")
-def _(to: Planter) -> object:
-    name = f"queue-of-{to.owner.environment}"
+def _alarm(to: Planter) -> str:
     what = {"MetricName": "CPUUtilization", "Namespace": "AWS/EC2", "Statistic": "Average", "Period": 60}
     limit = {"EvaluationPeriods": 1, "Threshold": 1, "ComparisonOperator": "GreaterThanThreshold"}
-    to.client("cloudwatch").put_metric_alarm(AlarmName=name, Tags=to.pairs, **what, **limit)
-    return name
+    name = f"queue-of-{to.owner.environment}"
+    return made(to, "cloudwatch.put_metric_alarm", AlarmName=name, Tags=to.pairs, **what, **limit)
 
 
-@_plants("SQS queue")
-def _(to: Planter) -> object:
-    name = f"events-of-{to.owner.environment}"
-    return to.client("sqs").create_queue(QueueName=name, tags=dict(to.owner.tags))["QueueUrl"]
-
-
-@_plants("event rule")
-def _(to: Planter) -> object:
+def _event_rule(to: Planter) -> str:
     """With a target."""
     name, events = f"nightly-of-{to.owner.environment}", to.client("events")
     events.put_rule(Name=name, ScheduleExpression="rate(1 day)", Tags=to.pairs)
@@ -331,44 +125,153 @@ def _(to: Planter) -> object:
     return name
 
 
-@_plants("budget")
-def _(to: Planter) -> object:
-    limit = {"Amount": "100", "Unit": "USD"}
-    made = {"BudgetName": to.cluster_name, "BudgetLimit": limit, "TimeUnit": "MONTHLY", "BudgetType": "COST"}
-    to.client("budgets").create_budget(AccountId=ACCOUNT, Budget=made)
+def _budget(to: Planter) -> str:
+    limit = {"BudgetLimit": {"Amount": "100", "Unit": "USD"}, "TimeUnit": "MONTHLY", "BudgetType": "COST"}
+    to.client("budgets").create_budget(AccountId=ACCOUNT, Budget={"BudgetName": to.cluster_name, **limit})
     return to.cluster_name
 
 
-@_plants("KMS alias")
-def _(to: Planter) -> object:
-    name = f"alias/{to.cluster_name}/logs"
-    to.client("kms").create_alias(AliasName=name, TargetKeyId=to.key)
-    return name
-
-
-@_plants("instance profile")
-def _(to: Planter) -> object:
+def _profile(to: Planter) -> str:
     """The one that EKS makes for the role of nodes."""
-    name, iam = f"eks-{to.owner.environment}", to.client("iam")
-    iam.create_instance_profile(InstanceProfileName=name)
-    iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=to.role)
+    name = made(to, "iam.create_instance_profile", InstanceProfileName=f"eks-{to.owner.environment}")
+    to.client("iam").add_role_to_instance_profile(InstanceProfileName=name, RoleName=to.role)
     return name
 
 
-@_plants("IAM policy")
-def _(to: Planter) -> object:
+def _iam_policy(to: Planter) -> str:
     """One of two versions, attached to the role."""
     iam, document = to.client("iam"), iam_document("s3:ListBucket", Resource="*")
-    name = f"extra-of-{to.owner.environment}"
-    arn = iam.create_policy(PolicyName=name, PolicyDocument=document, Tags=to.pairs)["Policy"]["Arn"]
+    what = {"PolicyName": f"extra-of-{to.owner.environment}", "PolicyDocument": document, "Tags": to.pairs}
+    arn = made(to, "iam.create_policy", "Policy", "Arn", **what)
     iam.create_policy_version(PolicyArn=arn, PolicyDocument=document, SetAsDefault=True)
     iam.attach_role_policy(RoleName=to.role, PolicyArn=arn)
     return arn
 
 
-@_plants("OIDC provider")
-def _(to: Planter) -> object:
-    made = to.client("iam").create_open_id_connect_provider(
-        Url=f"https://oidc.example.com/{to.owner.environment}", ThumbprintList=["a" * 40], Tags=to.pairs
-    )
-    return made["OpenIDConnectProviderArn"]
+def _load_balancer(to: Planter) -> str:
+    listener = {"Protocol": "tcp", "LoadBalancerPort": 80, "InstancePort": 30080}
+    tags = {"Tags": to.controller_pairs} if to.controller_pairs else {}
+    what = {"Listeners": [listener], "Subnets": [to.subnet], **tags}
+    return made(to, "elb.create_load_balancer", LoadBalancerName=f"classic-{to.owner.environment}", **what)
+
+
+def _fsx(to: Planter) -> str:
+    what = {"FileSystemType": "LUSTRE", "StorageCapacity": 1200, "SubnetIds": [to.subnet]}
+    lustre = {"DeploymentType": "PERSISTENT_2", "PerUnitStorageThroughput": 250}
+    tags = {"Tags": to.pairs} if to.pairs else {}
+    request = "fsx.create_file_system"
+    return made(to, request, "FileSystem", "FileSystemId", LustreConfiguration=lustre, **what, **tags)
+
+
+_Make = Callable[[Planter], str]
+
+# fmt: off
+_MADE: Mapping[str, _Make] = {
+    "EKS cluster": lambda to: to.cluster,
+    "EFS file system": lambda to: to.file_system,
+    "EBS volume": lambda to: to.volume,
+    "backup vault": lambda to: to.vault,
+    "RDS instance": lambda to: to.database,
+    "subnet": lambda to: to.subnet,
+    "VPC": lambda to: to.vpc,
+    "SNS topic": lambda to: to.topic,
+    "KMS key": lambda to: to.key,
+    "IAM role": lambda to: to.role,
+    "Auto Scaling group": _scaling_group,
+    "EC2 instance": _instance,
+    "classic load balancer": _load_balancer,
+    "FSx file system": _fsx,
+    "flow log": _flow_log,
+    "security group": _security_groups,
+    "route table": _route_table,
+    "internet gateway": _internet_gateway,
+    "recovery point": _recovery_point,
+    "RDS retained backup": _retained_backup,
+    "S3 bucket": _bucket,
+    "CloudWatch alarm": _alarm,
+    "event rule": _event_rule,
+    "budget": _budget,
+    "instance profile": _profile,
+    "IAM policy": _iam_policy,
+    "EKS node group": lambda to: f"{to.cluster_name}:" + made(
+        to, "eks.create_nodegroup", nodegroupName="system", clusterName=to.cluster, subnets=[to.subnet],
+        nodeRole=f"arn:aws:iam::{ACCOUNT}:role/node", tags=dict(to.owner.tags)),
+    "launch template": lambda to: made(
+        to, "ec2.create_launch_template", "LaunchTemplate", "LaunchTemplateId", **to.tagging("launch-template"),
+        LaunchTemplateName=f"t4-{to.owner.environment}", LaunchTemplateData={"InstanceType": "g4dn.xlarge"}),
+    "placement group": lambda to: made(
+        to, "ec2.create_placement_group", GroupName=f"h100-{to.owner.environment}", Strategy="cluster",
+        **to.tagging("placement-group")),
+    "key pair": lambda to: made(
+        to, "ec2.create_key_pair", KeyName=f"{to.cluster_name}-debug", **to.tagging("key-pair")),
+    "load balancer": lambda to: made(
+        to, "elbv2.create_load_balancer", "LoadBalancers", "LoadBalancerArn",
+        Name=f"k8s-{to.owner.environment}", Type="network", Subnets=[to.subnet], **to.balancer_tags),
+    "target group": lambda to: made(
+        to, "elbv2.create_target_group", "TargetGroups", "TargetGroupArn",
+        Name=f"k8s-tg-{to.owner.environment}", Protocol="TCP", Port=443, VpcId=to.vpc, **to.balancer_tags),
+    "elastic IP address": lambda to: made(
+        to, "ec2.allocate_address", "AllocationId", Domain="vpc", **to.tagging("elastic-ip")),
+    "NAT gateway": lambda to: made(
+        to, "ec2.create_nat_gateway", "NatGateway", "NatGatewayId",
+        SubnetId=to.subnet, AllocationId=PLANTS["elastic IP address"](to), **to.tagging("natgateway")),
+    "network interface": lambda to: made(  # as the VPC CNI leaves it
+        to, "ec2.create_network_interface", "NetworkInterface", "NetworkInterfaceId", SubnetId=to.subnet,
+        Description="aws-K8S-i-0123", **to.tagging("network-interface", by_controller=True)),
+    "VPC endpoint": lambda to: made(
+        to, "ec2.create_vpc_endpoint", "VpcEndpoint", "VpcEndpointId", VpcId=to.vpc, VpcEndpointType="Gateway",
+        ServiceName=f"com.amazonaws.{REGION}.s3", **to.tagging("vpc-endpoint")),
+    "EFS mount target": lambda to: made(
+        to, "efs.create_mount_target", "MountTargetId", FileSystemId=to.file_system, SubnetId=to.subnet),
+    "EFS access point": lambda to: made(  # without tags
+        to, "efs.create_access_point", "AccessPointId", ClientToken=to.cluster_name, FileSystemId=to.file_system),
+    "EBS snapshot": lambda to: made(
+        to, "ec2.create_snapshot", "SnapshotId", VolumeId=to.volume, **to.tagging("snapshot", by_controller=True)),
+    "RDS snapshot": lambda to: made(
+        to, "rds.create_db_snapshot", DBSnapshotIdentifier=f"{to.database}-before-upgrade",
+        DBInstanceIdentifier=to.database),
+    "RDS subnet group": lambda to: made(
+        to, "rds.create_db_subnet_group", DBSubnetGroupName=f"mlflow-{to.owner.environment}",
+        DBSubnetGroupDescription="of MLflow", SubnetIds=[to.subnet], Tags=to.pairs),
+    "RDS parameter group": lambda to: made(
+        to, "rds.create_db_parameter_group", DBParameterGroupName=f"mlflow-{to.owner.environment}",
+        DBParameterGroupFamily="postgres17", Description="TLS only", Tags=to.pairs),
+    "ECR repository": lambda to: made(
+        to, "ecr.create_repository", repositoryName=f"{to.cluster_name}/trainer", tags=to.pairs),
+    "pull-through cache rule": lambda to: made(
+        to, "ecr.create_pull_through_cache_rule", ecrRepositoryPrefix=f"{to.cluster_name}/quay",
+        upstreamRegistryUrl="quay.io"),
+    "repository creation template": lambda to: made(
+        to, "ecr.create_repository_creation_template", prefix=f"{to.cluster_name}/quay",
+        appliedFor=["PULL_THROUGH_CACHE"]),
+    "log group": lambda to: made(  # EKS made it again after its deletion: without tags
+        to, "logs.create_log_group", logGroupName=f"/aws/eks/{to.cluster_name}/cluster"),
+    "secret": lambda to: made(
+        to, "secretsmanager.create_secret", "ARN", Name=f"{PROJECT}/{to.owner.environment}/alert-webhook",
+        SecretString="https://example.com"),
+    "SQS queue": lambda to: made(
+        to, "sqs.create_queue", "QueueUrl", QueueName=f"events-of-{to.owner.environment}", tags=dict(to.owner.tags)),
+    "KMS alias": lambda to: made(
+        to, "kms.create_alias", AliasName=f"alias/{to.cluster_name}/logs", TargetKeyId=to.key),
+    "OIDC provider": lambda to: made(
+        to, "iam.create_open_id_connect_provider", "OpenIDConnectProviderArn", ThumbprintList=["a" * 40],
+        Url=f"https://oidc.example.com/{to.owner.environment}", Tags=to.pairs),
+}
+# fmt: on
+
+
+def _noted(kind: str, make: _Make) -> _Make:
+    return lambda to: to.note(kind, make(to))
+
+
+PLANTS: Mapping[str, _Make] = {kind: _noted(kind, make) for kind, make in _MADE.items()}
+"""What plants a resource of each kind, with what it needs, and gives its ID."""
+
+
+def plant_stack(owner: Owner) -> Planter:
+    """Everything that a stack may have at one time: a backup is retained once its database is gone."""
+    planter = Planter(owner)
+    for kind, plant in PLANTS.items():
+        if kind != "RDS retained backup":
+            plant(planter)
+    return planter

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
+from typing import Any
 
+import boto3
 import pytest
+from moto import mock_aws
 
-from infra.lifecycle.release.registries import ChartAnswer, ChartDetails, Registries
+from infra.lifecycle.release.registries import ChartAnswer, ChartDetails, Registries, ecr_login
 from infra.spec.errors import NoAnswerError, NotFoundError
 from tests.infra.lifecycle.release.servers import IMAGE_INDEX, Site, served
 
@@ -133,3 +137,27 @@ def test_only_not_found_says_that_a_source_does_not_have_it(site: Site) -> None:
         with pytest.raises(NotFoundError, match=rf"/v2/x/manifests/1: HTTP status {status}") as caught:
             registries(site).digest(f"{site.host}/x", "1")
         assert isinstance(caught.value, NoAnswerError) is not is_known, status
+
+
+def test_a_basic_challenge_gets_the_login(site: Site) -> None:
+    site.login = base64.b64encode(b"AWS:password").decode()
+    digest = site.add_manifest("x", "1", {"mediaType": IMAGE_INDEX})
+    with pytest.raises(NotFoundError, match="requires Basic authentication"):
+        registries(site).digest(f"{site.host}/x", "1")
+    knowing = Registries(plain_hosts=[site.host], login={site.host: site.login}.get)
+    assert knowing.digest(f"{site.host}/x", "1").value == digest
+
+
+def test_only_ecr_registries_get_a_login_from_aws() -> None:
+    asked: list[str] = []
+
+    def client(region: str) -> Any:  # noqa: ANN401  # boto3's clients have no types
+        asked.append(region)
+        return boto3.client("ecr", region_name=region, aws_access_key_id="a", aws_secret_access_key="b")
+
+    login = ecr_login(client)
+    assert (login("quay.io"), asked) == (None, [])
+    with mock_aws():
+        token = login("602401143452.dkr.ecr.us-west-2.amazonaws.com")
+    assert base64.b64decode(str(token)).startswith(b"AWS:")
+    assert asked == ["us-west-2"]
