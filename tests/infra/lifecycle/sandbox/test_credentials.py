@@ -12,13 +12,10 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from infra.lifecycle.sandbox import credentials
 
 
-def test_the_service_account_key_is_a_standard_p256_key() -> None:
+def test_every_sandbox_has_a_standard_p256_key_and_secrets_of_its_own() -> None:
     key = load_pem_private_key(credentials.account_key().encode(), password=None)
     assert isinstance(key, EllipticCurvePrivateKey)
     assert isinstance(key.curve, SECP256R1)
-
-
-def test_no_two_sandboxes_share_a_secret() -> None:
     assert credentials.account_key() != credentials.account_key()
     assert credentials.administrator_token() != credentials.administrator_token()
 

@@ -26,17 +26,16 @@ def stack() -> Recorded:
     return recorded(settings_of("dev"))
 
 
-def test_its_objects_name_the_images_by_digest() -> None:
+def test_its_objects_name_the_images_by_digest_and_without_images_as_those_of_a_stack() -> None:
     found = stack().with_images(REPOSITORIES, DIGESTS)
-    release = load_release().with_digests(found.outputs.digests)
-    text = json.dumps(platform_objects(settings_of("dev"), release, found.facts), default=dict)
+    release = load_release()
+    text = json.dumps(
+        platform_objects(settings_of("dev"), release.with_digests(found.outputs.digests), found.facts), default=dict
+    )
     for name, digest in DIGESTS.items():
         assert f'"{HOST}/rtp-dev/{name}@{digest}"' in text
     assert "not-pushed" not in text
-
-
-def test_without_images_its_objects_are_named_as_those_of_a_stack() -> None:
-    text = json.dumps(platform_objects(settings_of("dev"), load_release(), stack().facts), default=dict)
+    text = json.dumps(platform_objects(settings_of("dev"), release, stack().facts), default=dict)
     for repository in stack().outputs.registries.values():
         assert f'"{repository}:not-pushed"' in text
 

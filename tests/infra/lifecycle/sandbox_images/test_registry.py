@@ -58,26 +58,19 @@ def containerd() -> Iterator[list[str]]:
             process.stop()
 
 
-def test_images_outlive_the_registry(tmp_path: Path) -> None:
+def test_images_outlive_the_registry_and_what_it_lacks_is_named(tmp_path: Path) -> None:
     with sandbox_registry(tmp_path) as host:
         registry = PlainRegistry(host, "rtp-dev")
         assert registry.digest(TRAINER, "a") is None
         pushed = push_image(registry.remote(TRAINER), "a", [b"packages"])
         assert registry.digest(TRAINER, "a") == pushed.digest
+        release = load_release().with_digests({"trainer": pushed.digest})
+        assert registry.missing(release) == (("mlflow", "digest unresolved"),)
+        other = release.with_digests({"trainer": pushed.digest, "mlflow": f"sha256:{'0' * 64}"})
+        assert registry.missing(other) == (("mlflow", "not in the registry"),)
     with sandbox_registry(tmp_path, port=int(host.rpartition(":")[2])) as again:
         assert again == host
         assert PlainRegistry(again, "rtp-dev").digest(TRAINER, pushed.digest) == pushed.digest
-
-
-def test_what_the_registry_lacks_is_named(tmp_path: Path) -> None:
-    with sandbox_registry(tmp_path) as host:
-        registry = PlainRegistry(host, "rtp-dev")
-        pushed = push_image(registry.remote(TRAINER), "a", [b"packages"])
-        release = load_release().with_digests({"trainer": pushed.digest, "mlflow": f"sha256:{'0' * 64}"})
-        assert registry.missing(release) == (("mlflow", "not in the registry"),)
-        assert registry.missing(load_release().with_digests({"trainer": pushed.digest})) == (
-            ("mlflow", "digest unresolved"),
-        )
 
 
 def test_containerd_pulls_by_digest_without_tls(tmp_path: Path) -> None:

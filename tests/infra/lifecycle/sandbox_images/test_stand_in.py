@@ -40,6 +40,7 @@ def test_a_pods_user_runs_python_and_a_shell_on_it(builder: ImageBuilder) -> Non
 
 def test_it_can_make_the_environment_and_the_user_of_an_image(builder: ImageBuilder) -> None:
     container = builder.run("from", builder.base).strip()
+    assert known_stand_in(builder.engine, python=PYTHON) == builder.base, "it is built once"
     script = (
         "python3 -m venv /opt/x && /opt/x/bin/python -m pip --version && python3 -m pip --version && flock /tmp/lock true && "
         "groupadd --gid 1000 u && useradd --uid 1000 --gid 1000 --no-log-init --create-home --shell /usr/sbin/nologin u && id u"
@@ -47,22 +48,15 @@ def test_it_can_make_the_environment_and_the_user_of_an_image(builder: ImageBuil
     assert "uid=1000(u) gid=1000(u)" in builder.run("run", container, "/bin/sh", "-c", script)
 
 
-def test_it_is_built_once(builder: ImageBuilder) -> None:
-    assert known_stand_in(builder.engine, python=PYTHON) == builder.base
-
-
-def test_another_python_cannot_stand_in(builder: ImageBuilder) -> None:
+def test_another_python_cannot_stand_in_and_docker_cannot_build_on_it(builder: ImageBuilder) -> None:
+    assert known_stand_in(Docker(), python=PYTHON) is None
+    with pytest.raises(RefusedError, match=r"docker builds on images of registries only\n.*apt-get install buildah"):
+        stand_in(Docker(), python=PYTHON, say=print)
     assert known_stand_in(builder.engine, python="3.9") is None
     with pytest.raises(
         RefusedError, match=rf"this Python {PYTHON} cannot stand in .* images have 3\.9\n.*PYTHON=python3\.9"
     ):
         stand_in(builder.engine, python="3.9", say=print)
-
-
-def test_docker_cannot_build_on_an_image_of_this_machine() -> None:
-    assert known_stand_in(Docker(), python=PYTHON) is None
-    with pytest.raises(RefusedError, match=r"docker builds on images of registries only\n.*apt-get install buildah"):
-        stand_in(Docker(), python=PYTHON, say=print)
 
 
 def test_missing_programs_are_named_with_their_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -63,18 +63,18 @@ def test_the_password_is_readable_by_its_owner_only(tmp_path: Path) -> None:
 
 
 def test_a_folder_stands_in_for_an_access_point_with_its_owner_and_mode(tmp_path: Path) -> None:
-    points = {"fsap-1": AccessPoint("/teams/research", os.getuid(), os.getgid(), 0o750)}
+    us = (os.getuid(), os.getgid())
+    points = {
+        "fsap-1": AccessPoint("/teams/research", *us, 0o750),
+        "fsap-2": AccessPoint("/datasets", *us, 0o770),
+    }
     found = shared_volume(volume("fs-1::fsap-1", "tls", "iam"), points, services(tmp_path))
     folder = tmp_path / "shared/fs-1/teams/research"
     assert found["spec"] == {"capacity": {}, "hostPath": {"path": str(folder), "type": "Directory"}}
     assert stat.S_IMODE(folder.stat().st_mode) == 0o750
-    assert (folder.stat().st_uid, folder.stat().st_gid) == (os.getuid(), os.getgid())
-
-
-def test_a_volume_for_reading_is_a_folder_that_nodes_mount_read_only(tmp_path: Path) -> None:
-    points = {"fsap-1": AccessPoint("/datasets", os.getuid(), os.getgid(), 0o770)}
-    found = shared_volume(volume("fs-1::fsap-1", "tls", "iam", "ro"), points, services(tmp_path))
-    assert found["spec"]["hostPath"]["path"] == str(tmp_path / "read-only/fs-1/datasets")
+    assert (folder.stat().st_uid, folder.stat().st_gid) == us
+    read_only = shared_volume(volume("fs-1::fsap-2", "tls", "iam", "ro"), points, services(tmp_path))
+    assert read_only["spec"]["hostPath"]["path"] == str(tmp_path / "read-only/fs-1/datasets")
     assert (tmp_path / "shared/fs-1/datasets").is_dir()
 
 
@@ -86,11 +86,6 @@ def test_the_access_points_of_a_stack_have_the_folders_of_its_teams() -> None:
     assert stack.access_points[stack.facts.datasets_access_point].path == "/datasets"
 
 
-def test_a_program_that_is_not_executable_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match="not executable"):
-        find_prometheus("", {"PROMETHEUS": str(tmp_path / "prometheus")})
-
-
 def test_the_prometheus_of_the_release_precedes_that_of_the_machine(tmp_path: Path) -> None:
     environment = {"RTP_ENGINES": str(tmp_path / "engines")}
     ours, debians = PROMETHEUS.cache_folder(environment) / "prometheus", tmp_path / "bin" / "prometheus"
@@ -98,8 +93,7 @@ def test_the_prometheus_of_the_release_precedes_that_of_the_machine(tmp_path: Pa
         program.parent.mkdir(parents=True)
         program.touch(mode=0o755)
         assert find_prometheus(str(debians.parent), environment) == program
-
-
-def test_programs_that_are_not_installed_are_not_found(tmp_path: Path) -> None:
+    with pytest.raises(RefusedError, match="not executable"):
+        find_prometheus("", {"PROMETHEUS": str(tmp_path / "prometheus")})
     assert find_prometheus(str(tmp_path), {}) is None
     assert find_postgres(str(tmp_path), debian=tmp_path) is None

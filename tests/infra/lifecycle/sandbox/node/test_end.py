@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -145,17 +144,6 @@ def test_a_keeper_that_is_killed_while_it_starts_leaves_nothing_after_sandbox_do
         os.kill(int(lock_of(folder).read_text()), signal.SIGKILL)
         assert isinstance(starting.exception(), PlatformError)
     detached.stop(folder)
-    assert traces(folder) == []
-
-
-@pytest.mark.long
-def test_an_interrupted_start_of_real_nodes_leaves_nothing(folder: Path) -> None:
-    starts = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); from infra.lifecycle.cli import main"
-    command = [sys.executable, "-c", f"{starts}; sys.exit(main(['sandbox', '--env', 'dev', '--real', 'system=1']))"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        wait_until(lambda: any("containerd " in command for command in processes_of(folder).values()))
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
     assert traces(folder) == []
 
 

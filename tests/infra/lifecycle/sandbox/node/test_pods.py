@@ -15,7 +15,7 @@ from urllib3 import PoolManager
 from urllib3.exceptions import InsecureRequestWarning
 
 from infra.spec.catalog import load_catalog
-from infra.spec.manifest import Manifest
+from infra.spec.manifest import Manifest, api_object
 from infra.spec.node_group import resolve_node_groups
 from infra.spec.settings import load_environment
 from tests.engines.real_nodes import Pods
@@ -30,8 +30,7 @@ _SCRATCH: dict[str, Any] = {"volumes": [{"name": "tmp", "emptyDir": {}}]}
 def restricted(real_nodes: Pods) -> Iterator[Pods]:
     """The nodes, with a namespace `default` that enforces Pod Security's level `restricted`; its pods are deleted afterwards."""
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default", "labels": labels}}
-    real_nodes.cluster.apply(namespace, manager="test")
+    real_nodes.cluster.apply(api_object("v1", "Namespace", "default", labels=labels), manager="test")
     yield real_nodes
     real_nodes.remove(*real_nodes.cluster.items("v1", "Pod", namespace="default"))
 
@@ -90,14 +89,6 @@ def test_operators_reach_pods_by_the_names_of_services(restricted: Pods) -> None
     assert said.stdout.endswith("hello from server\n")
 
 
-def test_a_pod_reaches_the_api_server_by_the_service_kubernetes(restricted: Pods) -> None:
-    script = "until exec 3<>/dev/tcp/kubernetes.default.svc/443; do busybox sleep 0.2; done; echo connected"
-    pod = restricted.pod("talks", script, node="system")
-    restricted.cluster.apply(pod)
-    restricted.await_phase(pod, "Succeeded")
-    assert "connected" in restricted.log(pod)
-
-
 def test_gpus_that_do_not_exist_are_counted_and_assigned(restricted: Pods) -> None:
     def asking(name: str, gpus: int) -> Manifest:
         devices = {"nvidia.com/gpu": str(gpus), "vpc.amazonaws.com/efa": "1", "hugepages-2Mi": "1Gi"}
@@ -134,20 +125,11 @@ def test_nobody_without_a_certificate_or_token_reaches_a_kubelet(real_nodes: Pod
         for one in real_nodes.cluster.items("v1", "Node")[0]["status"]["addresses"]
         if one["type"] == "InternalIP"
     )
-    assert unauthenticated(f"https://{address}:10250/pods") == 401
-
-
-def unauthenticated(url: str) -> int:
-    """Status of a request without credentials, to a server whose certificate is self-signed."""
-    with PoolManager(cert_reqs="CERT_NONE") as pool, warnings.catch_warnings():
+    with PoolManager(cert_reqs="CERT_NONE") as pool, warnings.catch_warnings():  # its certificate is self-signed
         warnings.simplefilter("ignore", InsecureRequestWarning)
-        return pool.request("GET", url, retries=False).status
+        assert pool.request("GET", f"https://{address}:10250/pods", retries=False).status == 401
 
 
 def _service(name: str) -> Manifest:
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"selector": {"app": "server"}, "ports": [{"port": 80, "targetPort": 8080}]},
-    }
+    spec = {"selector": {"app": "server"}, "ports": [{"port": 80, "targetPort": 8080}]}
+    return api_object("v1", "Service", name, namespace="default", spec=spec)

@@ -14,7 +14,7 @@ import pytest
 from infra.lifecycle.sandbox.node.leftovers import node_folder
 from infra.lifecycle.sandbox.node.machine import entering
 from infra.lifecycle.sandbox.node.policies.enforcer import Settings
-from infra.spec.manifest import Manifest
+from infra.spec.manifest import Manifest, api_object
 from tests.engines.real_nodes import Pods
 from tests.platform_charts.objects.samples import all_of, of_kind
 from tests.training.cluster.team_cluster import wait_until
@@ -83,12 +83,12 @@ class Cluster:
         self.nodes = pods
         self.pods: dict[str, Manifest] = {}
         for name in NAMESPACES:
-            pods.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, manager="test")
+            pods.cluster.apply(api_object("v1", "Namespace", name), manager="test")
         for name in _LABELS:
             self.pods[name] = self.apply(name, _SERVE)
         self.pods = {name: pods.await_phase(pod, "Running") for name, pod in self.pods.items()}
         kubelet = next(one for one in pods.cluster.items("v1", "Node") if one["metadata"]["name"] == "system-0")
-        endpoint = pods.cluster.read(_named("v1", "Endpoints", "kubernetes"))
+        endpoint = pods.cluster.read(api_object("v1", "Endpoints", "kubernetes", namespace="default"))
         assert endpoint is not None
         self.api_port = int(endpoint["subsets"][0]["ports"][0]["port"])
         host = endpoint["subsets"][0]["addresses"][0]["ip"]
@@ -141,7 +141,7 @@ def shipped() -> list[Manifest]:
 
 @pytest.fixture(scope="module")
 def cluster(real_nodes: Pods) -> Iterator[Cluster]:
-    """Pods of two teams, of MLflow and of nobody, and servers at the addresses of a database, IMDS and the Pod Identity agent."""
+    """The pods, and servers at the addresses of a database, IMDS and the Pod Identity agent."""
     with _servers(real_nodes):
         found = Cluster(real_nodes)
         yield found
@@ -189,22 +189,6 @@ def test_a_new_pod_is_isolated_before_its_first_packet(isolated: Cluster) -> Non
     assert "escaped" not in said
 
 
-def test_a_change_of_a_policy_takes_effect(isolated: Cluster) -> None:
-    connection = ("stranger", "head", 8080)
-    assert not isolated.connects(connection)
-    opened = {
-        **_named("networking.k8s.io/v1", "NetworkPolicy", "opened", "research"),
-        "spec": {
-            "podSelector": {},
-            "policyTypes": ["Ingress"],
-            "ingress": [{"ports": [{"port": 8080, "protocol": "TCP"}]}],
-        },
-    }
-    with isolated.nodes.applied(opened):
-        wait_until(lambda: isolated.connects(connection, seconds=1))
-    wait_until(lambda: not isolated.connects(connection, seconds=1))
-
-
 def test_the_kubelet_probes_a_pod_that_denies_everything(isolated: Cluster) -> None:
     pod = isolated.nodes.pod("probed", "exec busybox httpd -f -p 9999 -h /", node="system")
     pod["metadata"]["namespace"] = "research"
@@ -219,10 +203,6 @@ def test_policies_hold_while_their_enforcer_is_killed_and_change_when_it_is_back
     assert isolated.opened(_REFUSED[:4]) == []
     isolated.nodes.remove(*shipped())
     wait_until(lambda: isolated.opened(_REFUSED[:4]) == list(_REFUSED[:4]))
-
-
-def _named(version: str, kind: str, name: str, namespace: str = "default") -> Manifest:
-    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": namespace}}
 
 
 def _is_ready(pod: Manifest) -> bool:

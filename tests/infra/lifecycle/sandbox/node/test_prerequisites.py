@@ -52,16 +52,11 @@ def test_a_missing_program_is_named_with_its_package(
         link.rename(tmp_path / missing)
 
 
-def test_programs_that_are_not_built_are_named_with_the_command_that_builds_them(
-    environment: dict[str, str], tmp_path: Path
+def test_programs_and_plugins_that_are_missing_are_named_with_what_brings_them(
+    environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(RefusedError, match=r"(?s)kubelet, kube-proxy, coredns.*make engines REAL=1"):
         check(tmp_path / "nodes", {**environment, "RTP_ENGINES": str(tmp_path)})
-
-
-def test_missing_plugins_are_named_with_their_package(
-    environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setattr(prerequisites, "_PLUGIN_FOLDERS", (tmp_path,))
     with pytest.raises(RefusedError, match=r"(?s)ptp, host-local.*containernetworking-plugins"):
         check(tmp_path / "nodes", environment)
