@@ -85,17 +85,12 @@ def test_the_sandbox_without_its_programs_is_refused_and_not_failed(
     assert "make engines" in said
 
 
-def test_the_settings_of_a_test_cluster_are_refused_in_words(capsys: pytest.CaptureFixture[str]) -> None:
-    role = "must be the ARN of an IAM role, arn:aws:iam::ACCOUNT:role/NAME"
+def test_every_wrong_setting_of_a_test_cluster_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["test-environment", "--name", "Test_x", "--owner", "me", "--account", "12"]) == 2
-    assert [line.partition(": ")[2] for line in capsys.readouterr().err.splitlines()] == [
-        "Test_x.yaml: 5 wrong settings",
-        "environment.name = Test_x: must be 3 to 20 lower-case letters, digits and inner hyphens, and begin with a letter",
-        "environment.owner = me: must be an email address",
-        "aws.allowed_accounts.0 = '12': must be an AWS account, 12 digits",
-        f"cluster.admin_roles.0 = arn:aws:iam::12:role/platform-admin: {role}",
-        "budget.email = me: must be an email address",
-    ]
+    title, *lines = capsys.readouterr().err.splitlines()
+    assert title.endswith("Test_x.yaml: 5 wrong settings")
+    wrong = ("environment.name", "environment.owner", "aws.allowed_accounts.0", "cluster.admin_roles.0", "budget.email")
+    assert [line.split()[0] for line in lines] == list(wrong)
     assert not (ENVIRONMENTS / "Test_x.yaml").exists()
 
 

@@ -15,7 +15,7 @@ from infra.lifecycle.release.newer_versions import Offer, changes_of, offers
 from infra.lifecycle.release.numbering import newest_release
 from infra.lifecycle.release.survey import Report, Status, entries, survey, with_resolution
 from infra.lifecycle.release.web_sources import RemoteFile
-from infra.spec.release import ReleaseManifest, load_release
+from infra.spec.release import RELEASE_FILE, ReleaseManifest, load_release
 from infra.spec.release_rules import findings, read_project
 from tests.infra.lifecycle.release.mirror import Aws, Web, add_charts, add_image, add_release, sources
 from tests.infra.lifecycle.release.servers import Site, served
@@ -112,6 +112,10 @@ def test_a_resolved_value_is_reported_with_its_source(site: Site) -> None:
     installer = found["downloads.efa-installer"]
     assert installer.status is Status.UNRESOLVED
     assert installer.detail.startswith("by hand")
+    # A pinned download that is gone is not hidden by its unresolved hash.
+    reports = tuple(surveyed(site, web=replace(KNOWN_WEB, files={})).values())
+    gone = {report.name: report for report in with_resolution(reports, resolution)}["downloads.efa-installer"]
+    assert gone.status is Status.NOT_FOUND
 
 
 def test_the_command_says_what_takes_time_and_each_unresolved_reason_once(
@@ -119,6 +123,7 @@ def test_the_command_says_what_takes_time_and_each_unresolved_reason_once(
 ) -> None:
     by_hand = [one for one in resolve(RELEASE, sources(site)).open if "by hand" in one.reason]
     assert by_hand
+    before = RELEASE_FILE.read_text(encoding="utf-8")
     for web in (KNOWN_WEB, replace(KNOWN_WEB, files={})):  # in the table, and below it
         monkeypatch.setattr(refresh, "_sources", lambda _, web=web: sources(site, KNOWN_AWS, web))
         assert main(["release-lock", "--dry-run"]) == refresh.INCOMPLETE
@@ -127,12 +132,7 @@ def test_the_command_says_what_takes_time_and_each_unresolved_reason_once(
         assert said.startswith(
             f"looking up {entries(RELEASE, sources(site))} entries of the release at their sources\n"
         )
-
-
-def test_a_pinned_download_that_is_gone_is_not_hidden_by_its_unresolved_hash(site: Site) -> None:
-    reports = tuple(surveyed(site, web=replace(KNOWN_WEB, files={})).values())
-    found = {report.name: report for report in with_resolution(reports, resolve(RELEASE, sources(site)))}
-    assert found["downloads.efa-installer"].status is Status.NOT_FOUND
+    assert RELEASE_FILE.read_text(encoding="utf-8") == before, "a dry run writes nothing"
 
 
 def test_a_newer_chart_comes_with_the_tag_and_digest_of_its_image(site: Site) -> None:

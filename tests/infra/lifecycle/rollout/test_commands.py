@@ -1,4 +1,4 @@
-"""The commands `hold` and `release-queues`, from the command line to the API server."""
+"""The commands `hold` and `release-queues`; the sandbox's tests run them on a real Kueue."""
 
 from __future__ import annotations
 
@@ -6,35 +6,25 @@ import pytest
 
 from infra.lifecycle.access.running import StackCluster
 from infra.lifecycle.cli import main
-from infra.lifecycle.rollout.queues import held_queues, release_queues
-from tests.engines.kubernetes_jobs import job
-from tests.engines.kubernetes_operators import Operated
+from tests.infra.lifecycle.rollout.test_plan import JOB
 
 
-@pytest.mark.timeout(300)
-def test_hold_drains_a_job_and_release_gives_the_queues_back(
-    queued: Operated, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_hold_names_the_jobs_holds_the_queues_and_waits(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(StackCluster, "api", lambda _: queued.cluster)
-    submitted = queued.submit(job("moved", team="research", group="a10g", workers=8))
-    queued.dashboards.say("moved", "RUNNING")
-    queued.await_state(submitted, lambda state: state.stage == "running", what="running")
-    try:
-        assert main(["hold", "--env", "dev", "--hours", "0"]) == 3
-        assert "DRAIN=1" in capsys.readouterr().err
-        assert held_queues(queued.cluster) == ("platform", "research")
-        assert main(["hold", "--env", "dev", "--drain", "--hours", "0.05"]) == 0
-        said = capsys.readouterr().out
-    finally:
-        released = main(["release-queues", "--env", "dev"])
-        release_queues(queued.cluster)
-    assert released == 0
-    assert "job research/moved: on a10g, heads, 8 GPUs, since 20" in said
-    assert "it saves, and resumes after the release" in said
-    assert "queues held: platform, research; release them: make release-queues ENV=dev" in said
-    assert said.endswith("dev: no job runs\n")
-    assert capsys.readouterr().out == "queues released: platform, research\n"
-    queued.await_state(submitted, lambda state: state.stage == "running", what="running again")
+    asked: list[object] = []
+    here = "infra.lifecycle.commands.rollout"
+    monkeypatch.setattr(StackCluster, "api", lambda _: object())
+    monkeypatch.setattr(f"{here}.running_jobs", lambda _api, **_: [JOB])
+    monkeypatch.setattr(f"{here}.hold_queues", lambda _api, mode: [mode])
+    monkeypatch.setattr(f"{here}.await_empty", lambda _api, mode, *, seconds, **_: asked.append((mode, seconds)))
+    assert main(["hold", "--env", "dev", "--hours", "0.5"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("job research/digits: on a10g, system, 8 GPUs, since 2026-11-22 08:00 UTC")
+    assert "queues held: Hold; release them: make release-queues ENV=dev\ndev: no job runs\n" in said
+    assert main(["hold", "--env", "dev", "--drain", "--hours", "0.05"]) == 0
+    assert "it saves, and resumes after the release" in capsys.readouterr().out
+    assert asked == [("Hold", 1800), ("HoldAndDrain", 180)]
 
 
 def test_an_environment_without_a_cluster_is_refused(
