@@ -11,8 +11,10 @@ import pytest
 from moto import mock_aws
 
 from infra.lifecycle.account.aws import Clients
+from infra.lifecycle.leftovers.found import Key
+from infra.lifecycle.leftovers.inventory import take
 from tests.infra.lifecycle.leftovers.moto_gaps import filled
-from tests.infra.lifecycle.leftovers.planter import ACCOUNT, Owner, stack_tags
+from tests.infra.lifecycle.leftovers.planter import ACCOUNT, REGION, Owner, stack_tags
 from tests.infra.lifecycle.leftovers.wire import Wire, make_session, watched
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -59,6 +61,13 @@ def owners(clients: Clients) -> tuple[Owner, Owner, Owner]:
         Owner(environment="test-1-extra", tags=stack_tags("test-1-extra", kind="dev"), clients=clients),
         Owner(environment="test-12", tags={}, clients=clients),
     )
+
+
+def everything(clients: Clients) -> set[Key]:
+    """What the account has."""
+    found, unknown = take(clients, [REGION])
+    assert unknown == ()
+    return {one.key for one in found}
 
 
 @pytest.fixture
