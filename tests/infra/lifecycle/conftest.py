@@ -53,7 +53,6 @@ def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stack:
 
 @pytest.fixture
 def ran(tmp_path: Path) -> Callable[[], list[str]]:
-    """The changes that `pulumi` was asked for."""
 
     def read() -> list[str]:
         file = tmp_path / "ran"

@@ -43,7 +43,6 @@ exit 4
 
 @pytest.fixture
 def no_pulumi(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """An empty PATH."""
     monkeypatch.setenv("PATH", str(tmp_path))
 
 
@@ -183,20 +182,17 @@ def release_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Pa
         yield copy
 
 
-def test_release_lock_shows_newer_versions_and_what_holds_them_back(
+def test_release_lock_shows_newer_versions_and_upgrades_what_no_rule_holds_back(
     release_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["release-lock"]) == 1, "our own images and downloads stay unresolved"
     printed = capsys.readouterr().out
     assert "charts.aws-efa-k8s-device-plugin v0.6.0; `make release-lock UPGRADE=1` writes them" in printed
     assert "0.20.0" in printed
-    written = load_release(release_file)
-    assert (written.charts["kueue"].version, written.charts["kueue"].sha256) == ("0.19.2", "a" * 64)
-    assert written.charts["aws-efa-k8s-device-plugin"].version == "v0.5.30"
-    assert written.kubernetes.as_of == datetime.now(UTC).date()
-
-
-def test_release_lock_upgrades_what_no_rule_holds_back(release_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kueue = load_release(release_file).charts["kueue"]
+    assert (kueue.version, kueue.sha256) == ("0.19.2", "a" * 64)
+    assert load_release(release_file).charts["aws-efa-k8s-device-plugin"].version == "v0.5.30"
+    assert load_release(release_file).kubernetes.as_of == datetime.now(UTC).date()
     assert main(["release-lock", "--upgrade"]) == 1
     assert "upgraded: charts.aws-efa-k8s-device-plugin v0.6.0" in capsys.readouterr().out
     written = load_release(release_file)
@@ -217,7 +213,6 @@ ENVIRONMENT = ["test-environment", "--owner", "ops@example.com", "--account", "1
 
 @pytest.fixture
 def environments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of environments to write to."""
     shutil.copytree(ENVIRONMENTS, tmp_path / "environments")
     monkeypatch.setattr("infra.lifecycle.disposable.stack.ENVIRONMENTS", tmp_path / "environments")
     monkeypatch.setattr(load_environment, "__kwdefaults__", {"directory": tmp_path / "environments"})

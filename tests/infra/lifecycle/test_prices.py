@@ -111,7 +111,6 @@ def test_queries_name_the_region_and_the_product() -> None:
 
 @pytest.fixture
 def catalog_file(tmp_path: Path) -> Path:
-    """A copy of the shipped catalogue."""
     copy = tmp_path / "catalog.yaml"
     shutil.copy(CATALOG_FILE, copy)
     return copy

@@ -64,7 +64,6 @@ def owners(clients: Clients) -> tuple[Owner, Owner, Owner]:
 
 
 def everything(clients: Clients) -> set[Key]:
-    """What the account has."""
     found, unknown = take(clients, [REGION])
     assert unknown == ()
     return {one.key for one in found}

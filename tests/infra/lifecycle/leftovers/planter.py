@@ -48,7 +48,6 @@ def pairs_of(tags: Mapping[str, str], *, prefix: str = "") -> list[dict[str, str
 
 
 def iam_document(action: str, **who_or_what: object) -> str:
-    """An IAM policy of one statement."""
     statement = {"Effect": "Allow", "Action": action, **who_or_what}
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
 
@@ -64,7 +63,6 @@ class Planter:
         return self.owner.clients.of(service, REGION)
 
     def note(self, kind: str, id_: str) -> str:
-        """Note a resource, and return its ID."""
         self.keys.add(Key(kind, id_, REGION))
         return id_
 
@@ -74,7 +72,6 @@ class Planter:
 
     @property
     def pairs(self) -> list[dict[str, str]]:
-        """The owner's tags."""
         return pairs_of(self.owner.tags)
 
     @property
@@ -118,7 +115,6 @@ class Planter:
 
     @cached_property
     def volume(self) -> str:
-        """A volume of a claim."""
         where = {"AvailabilityZone": f"{REGION}a", "Size": 100, "VolumeType": "gp3"}
         made = self.client("ec2").create_volume(**where, **self.tagging("volume", by_controller=True))
         return self.note("EBS volume", made["VolumeId"])
@@ -148,7 +144,6 @@ class Planter:
 
     @cached_property
     def topic(self) -> str:
-        """The topic of alerts, with its fixed name."""
         return self.note("SNS topic", self.client("sns").create_topic(Name=f"{self.cluster_name}-alerts")["TopicArn"])
 
     @cached_property

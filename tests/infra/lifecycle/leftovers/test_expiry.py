@@ -92,7 +92,6 @@ def test_what_is_left_of_a_test_cluster_without_its_tags_is_an_orphan() -> None:
 
 
 def orphans(kind: str, id_: str, **tags: str) -> list[tuple[str, Standing]]:
-    """The test stacks of one resource."""
     one = Found(id=id_, kind=kind, region="us-east-1", tags=tags)
     return [(stack.name.environment, stack.standing) for stack in find_test_stacks([one], account=ACCOUNT, now=NOW)]
 

@@ -138,7 +138,6 @@ def test_what_was_found_before_a_denial_is_listed_too(
 
 
 def put_pulumi(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    """Put a `pulumi` on PATH."""
     binary = folder / "pulumi"
     binary.write_text(f"#!/bin/sh\n{script}\n")
     binary.chmod(0o755)

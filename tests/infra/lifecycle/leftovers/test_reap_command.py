@@ -50,7 +50,6 @@ class Reap:
         return planter.keys
 
     def left(self, keys: set[Key]) -> set[Key]:
-        """What the account still has of these."""
         self.wire.stand_in = lambda _: None
         return everything(self.clients) & keys
 

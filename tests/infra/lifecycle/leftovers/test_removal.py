@@ -78,7 +78,6 @@ def reaper(ours: Owner, wire: Wire) -> Reaper:
 
 @pytest.fixture
 def whole(reaper: Reaper) -> Reaper:
-    """One with a whole stack."""
     reaper.mine = plant_stack(reaper.owner).keys
     return reaper
 

@@ -34,7 +34,6 @@ class Wire:
     _local: threading.local = field(default_factory=threading.local)
 
     def attach(self, session: Any) -> Any:  # noqa: ANN401 - boto3 has no types
-        """Watch all clients that a session makes from now on."""
         session.events.register_first("before-send", self._note)
         return session
 

@@ -108,13 +108,11 @@ class Web:
 
 
 def sources(site: Site, aws: Aws | None = None, web: Web | None = None) -> Sources:
-    """All sources, with charts and images from the site."""
     mirror, aws, web = Mirror(site), aws or Aws(), web or Web()
     return Sources(charts=mirror, images=mirror, node_images=aws, addons=aws, clusters=aws, packages=web, files=web)
 
 
 def add_image(site: Site, image: Image, *tags: str) -> None:
-    """Add an image with its tag, and with more tags."""
     name = image.repository.partition("/")[2]
     for tag in (image.tag, *tags):
         site.add_manifest(name, tag, {"mediaType": IMAGE_INDEX, "annotations": {"of": f"{name}:{tag}"}})

@@ -43,7 +43,6 @@ class Site:
         self.pages["/charts/index.yaml"] = (text.encode(), "text/yaml")
 
     def add_tags(self, name: str, *tags: str) -> None:
-        """Add the list of an image's or artifact's tags."""
         self.pages[f"/v2/{name}/tags/list?n=1000"] = (json.dumps({"tags": tags}).encode(), "application/json")
 
     def add_manifest(self, name: str, tag: str, manifest: dict[str, Any]) -> str:

@@ -34,13 +34,11 @@ def test_an_ami_that_aws_does_not_publish_is_named() -> None:
 
 
 def addon(version: str, kubernetes: str, *, is_default: bool) -> dict[str, Any]:
-    """One version of an add-on, in the form of the EKS API."""
     compatibility = {"clusterVersion": kubernetes, "defaultVersion": is_default}
     return {"addonVersion": version, "compatibilities": [compatibility]}
 
 
 def addon_source(*versions: dict[str, Any]) -> AwsSource:
-    """A source with these versions of the add-on coredns."""
     eks = client("eks")
     stub = Stubber(eks)
     stub.add_response(

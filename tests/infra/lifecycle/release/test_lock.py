@@ -24,13 +24,11 @@ TODAY = date(2030, 1, 2)
 
 @pytest.fixture
 def manifest(tmp_path: Path) -> Path:
-    """A copy of the shipped manifest."""
     return shutil.copy(RELEASE_FILE, tmp_path / "release.yaml")
 
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    """A site that has every chart and image of the shipped manifest."""
     with served() as one:
         add_release(one)
         yield one

@@ -29,14 +29,12 @@ entries:
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    """An empty site."""
     with served() as one:
         one.add_index(INDEX)
         yield one
 
 
 def registries(site: Site) -> Registries:
-    """Registries that access the site without TLS."""
     return Registries(plain_hosts=[site.host], timeout_s=60)
 
 

@@ -12,7 +12,6 @@ from tests.infra.aws.graphs import ENVIRONMENTS, settings_of
 
 
 def nodes(environment: str) -> list[dict[str, Any]]:
-    """The fake nodes of an environment."""
     return list(fake_nodes(settings_of(environment), catalog=load_catalog()))
 
 

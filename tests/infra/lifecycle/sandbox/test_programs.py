@@ -39,7 +39,6 @@ def put(folder: Path, *, version: str = KUBERNETES.version, without: frozenset[s
 
 
 def executable(path: Path) -> Path:
-    """A fake program."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch(mode=0o755)
     return path
@@ -60,7 +59,6 @@ def test_the_pinned_programs_have_the_versions_of_the_release() -> None:
 
 
 def folder_of(environment: Mapping[str, str], program: str = "kube-apiserver") -> Path:
-    """Where a program is found."""
     return find_programs(environment)[program].parent
 
 

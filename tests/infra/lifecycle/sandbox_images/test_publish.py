@@ -51,7 +51,6 @@ class Publisher:
     said: list[str] = field(default_factory=list)
 
     def __call__(self, storage: Path | None = None) -> Manifest:
-        """Publish the image; returns its manifest."""
         self.said.clear()
         digests = publish(
             self.registry,
@@ -68,14 +67,12 @@ class Publisher:
 
 @pytest.fixture(scope="module")
 def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ImageBuilder]:
-    """A real engine."""
     with image_builder(tmp_path_factory.mktemp("builder")) as found:
         yield found
 
 
 @pytest.fixture
 def publisher(builder: ImageBuilder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]:
-    """A checkout of a small image, and a registry."""
     monkeypatch.setattr(engines, "ENGINES", (builder.engine,))
     folder = checkout(tmp_path / "checkout", "mlflow")
     (folder / "platform_charts/images/mlflow_server/Dockerfile").write_text(DOCKERFILE)

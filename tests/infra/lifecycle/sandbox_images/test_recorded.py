@@ -22,7 +22,6 @@ DIGESTS = {"trainer": f"sha256:{'1' * 64}", "mlflow": f"sha256:{'2' * 64}"}
 
 @cache
 def stack() -> Recorded:
-    """The dev stack."""
     return recorded(settings_of("dev"))
 
 

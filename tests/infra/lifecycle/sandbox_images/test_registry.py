@@ -29,7 +29,6 @@ TRAINER = load_release().images["trainer"]
 
 
 def layer(name: str, content: bytes) -> bytes:
-    """A tar archive of one file."""
     found = BytesIO()
     with TarFile(fileobj=found, mode="w") as archive:
         entry = TarInfo(name)

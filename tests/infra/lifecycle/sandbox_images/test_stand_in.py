@@ -19,7 +19,6 @@ PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 @pytest.fixture(scope="module")
 def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ImageBuilder]:
-    """A real engine, which has the stand-in."""
     with image_builder(tmp_path_factory.mktemp("builder")) as found:
         yield found
 

@@ -37,7 +37,6 @@ def services(folder: Path) -> Services:
 
 
 def volume(handle: str, *options: str) -> Manifest:
-    """A volume of EFS."""
     spec = {"csi": {"driver": "efs.csi.aws.com", "volumeHandle": handle}, "mountOptions": list(options), "capacity": {}}
     return {"kind": "PersistentVolume", "metadata": {"name": "runs-research"}, "spec": spec}
 

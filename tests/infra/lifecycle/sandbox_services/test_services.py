@@ -18,30 +18,21 @@ from infra.spec.manifest import Manifest
 from infra.spec.node_labels import LABEL_PREFIX
 from tests.distribution import REAL_NODES
 from tests.engines.report_table import ran, skipped
-from tests.infra.lifecycle.sandbox_services.running import TEAM, Sandbox, running_sandbox, shared_memory
+from tests.infra.lifecycle.sandbox_services.running import Sandbox, running_sandbox, shared_memory
 from tests.training.cluster.team_cluster import wait_until
 
 pytestmark = pytest.mark.xdist_group(REAL_NODES)
 
-_SERVE = r"""busybox cat >/tmp/answer <<'EOF'
-#!/bin/bash
-while read -r header && [ ${#header} -gt 1 ]; do :; done
-printf 'HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\nsteps 42\n'
-EOF
-busybox chmod +x /tmp/answer && exec busybox nc -ll -p 8080 -e /tmp/answer"""
-"""Busybox's httpd sends no content type for `/metrics`, and Prometheus 3 refuses a target without one."""
 _GET = r"exec 3<>/dev/tcp/{}; printf 'GET {} HTTP/1.0\r\n\r\n' >&3; busybox cat <&3"
 
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
-    """A sandbox with two real nodes."""
     with running_sandbox() as found:
         yield found
 
 
 def on(group: str) -> Manifest:
-    """Selects the node of a group."""
     return {f"{LABEL_PREFIX}/group": group}
 
 
@@ -89,25 +80,6 @@ def test_the_database_takes_tls_and_its_password_only(sandbox: Sandbox) -> None:
         psycopg2.connect(**where, password=password, sslmode="disable")
     with pytest.raises(psycopg2.OperationalError, match="password authentication failed"):
         psycopg2.connect(**where, password="other", **verified)
-
-
-def test_prometheus_has_the_series_of_a_pod_that_our_monitor_selects(sandbox: Sandbox) -> None:
-    prometheus = sandbox.prometheus
-    ports = [{"name": "metrics", "containerPort": 8080}]
-    scratch = {"name": "tmp", "emptyDir": {}}
-    pod = sandbox.team_pod("head", _SERVE, nodeSelector=on("a10g"), ports=ports)
-    ray = {"ray.io/is-ray-node": "yes", "ray.io/node-type": "head", "ray.io/cluster": "c"}  # as KubeRay sets them
-    pod["metadata"]["labels"] |= {**ray, f"{LABEL_PREFIX}/job": "first"}
-    pod["spec"]["volumes"].append(scratch)
-    pod["spec"]["containers"][0]["volumeMounts"].append({"name": "tmp", "mountPath": "/tmp"})
-    sandbox.pods.cluster.apply(pod)
-    sandbox.pods.await_phase(pod, "Running")
-    wait_until(lambda: any(one["value"][1] == "1" for one in prometheus.query('up{pod="head"}')), seconds=90)
-    (found,) = prometheus.query('steps{pod="head"}')
-    expected = {"job": "monitoring/ray-heads", "namespace": TEAM, "training_job": "first", "ray_io_cluster": "c"}
-    assert found["metric"].items() >= expected.items()
-    assert found["value"][1] == "42"
-    sandbox.pods.remove(pod)
 
 
 def test_a_pod_of_monitoring_reaches_prometheus_by_the_name_that_the_stack_uses(sandbox: Sandbox) -> None:

@@ -83,7 +83,6 @@ Start = Callable[[str], Account]
 
 @pytest.fixture
 def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
-    """Makes an environment in an empty account."""
     with mock_aws():
         session = boto3.Session(region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
 

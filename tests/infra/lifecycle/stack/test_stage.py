@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-
 import boto3
 import pytest
-from moto import mock_aws
 
 from infra.lifecycle.image.availability import MissingImage
 from infra.lifecycle.stack.stage import AccountState, Stage, next_steps, read_account, stage_of
 from infra.spec.errors import RefusedError
-from infra.spec.release import ReleaseManifest, load_release
+from infra.spec.release import load_release
 from tests.infra.aws.graphs import settings_of
 
 MLFLOW, TRAINER = (MissingImage(name, "not in the registry") for name in ("mlflow", "trainer"))
@@ -22,7 +18,6 @@ ENDPOINT = "https://0123456789abcdef.gr7.us-east-1.eks.amazonaws.com"
 
 
 def state(*missing: MissingImage, endpoint: str | None = None) -> AccountState:
-    """What an account has."""
     return AccountState(endpoint=endpoint, missing=missing)
 
 
@@ -59,41 +54,6 @@ def test_the_next_steps_are_in_order() -> None:
         steps = next_steps(settings_of(environment), account)
         assert len(steps) == len(words), (environment, account)
         assert all(word in step for word, step in zip(words, steps, strict=True)), steps
-
-
-@pytest.fixture
-def session() -> Iterator[boto3.Session]:
-    with mock_aws():
-        yield boto3.Session(region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
-
-
-def pushed(session: boto3.Session, *images: str) -> ReleaseManifest:
-    """A release whose images were pushed to the environment's registry."""
-    client, release = session.client("ecr"), load_release()
-    changed = dict(release.images)
-    for image in images:
-        manifest = json.dumps({"schemaVersion": 2, "mediaType": MANIFEST, "annotations": {"name": image}})
-        answer = client.put_image(repositoryName=f"rtp-dev/{image}", imageManifest=manifest, imageTag="0.1.0")
-        changed[image] = release.images[image].model_copy(update={"digest": answer["image"]["imageId"]["imageDigest"]})
-    return release.model_copy(update={"images": changed})
-
-
-def test_the_state_of_an_account_follows_what_is_created_there(session: boto3.Session) -> None:
-    settings, release = settings_of("dev"), load_release()
-    empty = read_account(settings, release, session)
-    assert (empty.endpoint, empty.has_repositories) == (None, False)
-    assert {one.name for one in empty.missing} == {"mlflow", "trainer"}
-
-    for name in ("mlflow", "trainer"):
-        session.client("ecr").create_repository(repositoryName=f"rtp-dev/{name}")
-    assert read_account(settings, release, session).has_repositories
-
-    release = pushed(session, "mlflow")
-    assert [one.name for one in read_account(settings, release, session).missing] == ["trainer"]
-
-    role = "arn:aws:iam::123456789012:role/cluster"
-    session.client("eks").create_cluster(name="rtp-dev", roleArn=role, resourcesVpcConfig={})
-    assert str(read_account(settings, release, session).endpoint).startswith("https://")
 
 
 def test_an_account_that_cannot_be_reached_is_no_lack_of_credentials(monkeypatch: pytest.MonkeyPatch) -> None:

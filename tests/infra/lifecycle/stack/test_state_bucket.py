@@ -22,13 +22,11 @@ BUCKET = StateBucket(name="rtp-dev-state-123456789012", region="us-east-1", acco
 
 
 def s3(region: str = "us-east-1") -> Client:
-    """A client of moto's S3."""
     return boto3.client("s3", region_name=region, aws_access_key_id="x", aws_secret_access_key="x")
 
 
 @pytest.fixture
 def client() -> Iterator[Client]:
-    """Moto's S3, empty."""
     with mock_aws():
         yield s3()
 
@@ -121,7 +119,6 @@ def test_a_bucket_of_another_account_or_in_another_region_is_refused() -> None:
 
 @pytest.fixture
 def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Credentials for moto."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
 

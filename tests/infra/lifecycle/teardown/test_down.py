@@ -94,7 +94,6 @@ def down(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> Down:
-    """A cluster with a job."""
     job = {"kind": "RayJob", "metadata": {"namespace": "research", "name": "digits"}}
     made = Down(stack, ran, monkeypatch, capsys, [job])
     monkeypatch.setattr("infra.lifecycle.access.running.StackCluster.api", lambda _cluster: object())
@@ -159,32 +158,32 @@ def test_a_protected_and_a_locked_stack_keep_their_jobs(down: Down) -> None:
     assert (down.deleted, down.ran()) == ([], [])
 
 
-@pytest.mark.parametrize(("typed", "status"), [("dev", 0), ("prod", 3), (None, 3)])
-def test_jobs_are_deleted_only_after_the_environments_name_is_typed(typed: str | None, status: int, down: Down) -> None:
-    down.stack()
-    assert down(typed=typed) == status
-    assert bool(down.deleted) == (status == 0)
-    assert down.ran() == (["destroy"] if status == 0 else [])
-    assert "RayJob research/digits" in down.said()
-
-
 @pytest.mark.parametrize(
-    ("options", "typed", "status"),
+    ("env", "options", "typed", "status"),
     [
-        ("--yes", None, 3),
-        ("--yes", "prod", 0),
-        ("", "dev", 3),
-        ("--confirm prod", None, 0),
-        ("--confirm staging", None, 3),
+        ("dev", "", "dev", 0),
+        ("dev", "", "prod", 3),
+        ("dev", "", None, 3),
+        ("prod", "--yes", None, 3),
+        ("prod", "--yes", "prod", 0),
+        ("prod", "", "dev", 3),
+        ("prod", "--confirm prod", None, 0),
+        ("prod", "--confirm staging", None, 3),
     ],
 )
-def test_production_goes_only_after_its_name(options: str, typed: str | None, status: int, down: Down) -> None:
+def test_jobs_are_deleted_only_after_the_environments_name_is_typed_and_those_of_production_in_any_case(
+    env: str, options: str, typed: str | None, status: int, down: Down
+) -> None:
     down.stack()
     down.patch.setattr("infra.lifecycle.commands.case.check_account", lambda *_: None)
-    assert down(*options.split(), env="prod", typed=typed) == status
+    assert down(*options.split(), env=env, typed=typed) == status
     assert bool(down.deleted) == (status == 0)
     assert down.ran() == (["destroy"] if status == 0 else [])
-    assert ("CONFIRM=prod" in down.said()) == (status == 3)
+    said = down.said()
+    if env == "dev":
+        assert "RayJob research/digits" in said
+    else:
+        assert ("CONFIRM=prod" in said) == (status == 3)
 
 
 def test_a_cluster_that_does_not_answer_keeps_its_stack_until_it_is_given_up(down: Down) -> None:

@@ -17,7 +17,6 @@ REGION, ACCOUNT = "us-east-1", "123456789012"
 
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> Iterator[boto3.Session]:
-    """An account."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "x")
     with mock_aws():

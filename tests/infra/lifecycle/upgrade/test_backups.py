@@ -17,7 +17,6 @@ NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
 
 @pytest.fixture
 def cluster(kubernetes_api: Cluster) -> Iterator[Cluster]:
-    """A cluster with the namespace of MLflow, and no schedules."""
     with kubernetes_api.namespace(MLFLOW_NAMESPACE):
         yield kubernetes_api
 

@@ -91,7 +91,6 @@ def start(folder: Path) -> None:
 
 
 def start_pod(folder: Path) -> None:
-    """Start a pod in a sandbox, and wait until it runs."""
     import_image(folder, shell_image(folder.parent.parent))
     staying_pod(Pods(connect_with(kubeconfig_in(folder)), folder))
 

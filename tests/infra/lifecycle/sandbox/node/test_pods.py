@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -74,19 +73,6 @@ def test_a_pod_reaches_one_on_another_node_by_the_name_of_its_service(restricted
         restricted.cluster.apply(client)
         restricted.await_phase(client, "Succeeded")
     assert restricted.log(client).endswith("hello from server")
-
-
-def test_operators_reach_pods_by_the_names_of_services(restricted: Pods) -> None:
-    server(restricted)
-    with restricted.applied(_service("named")):
-        place = "named.default.svc.cluster.local/80"
-        # A packet from before kube-proxy knew the Service is lost, and repeated after ever longer times.
-        known = f"until timeout 2 bash -c 'exec 3<>/dev/tcp/{place}'; do sleep 0.2; done"
-        fetch = f"{known}; {_FETCH.format(place).replace('busybox ', '')}"
-        said = subprocess.run(
-            [*restricted.services, "bash", "-c", fetch], capture_output=True, text=True, timeout=60, check=True
-        )
-    assert said.stdout.endswith("hello from server\n")
 
 
 def test_gpus_that_do_not_exist_are_counted_and_assigned(restricted: Pods) -> None:

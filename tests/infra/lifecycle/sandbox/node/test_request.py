@@ -12,7 +12,6 @@ from infra.spec.settings import load_environment
 
 
 def nodes(*words: str, environment: str = "dev") -> tuple[RealNode, ...]:
-    """The real nodes of an environment."""
     return requested(words, load_environment(environment), catalog=load_catalog())
 
 
