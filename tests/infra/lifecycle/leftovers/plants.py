@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from infra.lifecycle.leftovers.found import Key
+from infra.spec.names import database_of
 from infra.spec.settings.loading import PROJECT
 from tests.infra.lifecycle.leftovers.moto_gaps import add_recovery_point
-from tests.infra.lifecycle.leftovers.planter import ACCOUNT, REGION, Owner, Planter, iam_document
+from tests.infra.lifecycle.leftovers.planter import ACCOUNT, REGION, Owner, Planter, iam_document, pairs_of
 
 
 def made(to: Planter, request: str, *path: str, **parameters: object) -> str:
@@ -17,6 +18,36 @@ def made(to: Planter, request: str, *path: str, **parameters: object) -> str:
     for part in path:
         answer = answer[0][part] if isinstance(answer, list) else answer[part]
     return str(answer if path else next(iter(parameters.values())))
+
+
+def _needed(kind: str) -> Callable[[Planter], str]:
+    """Gives the ID of a resource that others need, see `PLANTS`."""
+
+    def get(to: Planter) -> str:
+        return PLANTS[kind](to)
+
+    return get
+
+
+cluster, vpc, subnet, volume = map(_needed, ("EKS cluster", "VPC", "subnet", "EBS volume"))
+database, file_system, vault = map(_needed, ("RDS instance", "EFS file system", "backup vault"))
+key, role = map(_needed, ("KMS key", "IAM role"))
+
+
+def _database(to: Planter) -> str:
+    what = {"DBInstanceIdentifier": database_of(to.cluster_name), "Engine": "postgres", "Tags": to.pairs}
+    login = {"MasterUsername": "mlflow", "MasterUserPassword": "not-a-secret"}
+    size = {"DBInstanceClass": "db.t4g.small", "AllocatedStorage": 20}
+    return made(to, "rds.create_db_instance", **what, **login, **size)
+
+
+def _role(to: Planter) -> str:
+    """With an inline policy."""
+    trust = iam_document("sts:AssumeRole", Principal={"Service": "ec2.amazonaws.com"})
+    what = {"RoleName": f"node-of-{to.owner.environment}", "AssumeRolePolicyDocument": trust}
+    name, document = made(to, "iam.create_role", **what, Tags=to.pairs), iam_document("s3:ListBucket", Resource="*")
+    to.client("iam").put_role_policy(RoleName=name, PolicyName="inline", PolicyDocument=document)
+    return name
 
 
 def _scaling_group(to: Planter) -> str:
@@ -39,7 +70,7 @@ def _scaling_group(to: Planter) -> str:
 def _instance(to: Planter) -> str:
     """With its root volume."""
     ec2, one = to.client("ec2"), {"MinCount": 1, "MaxCount": 1}
-    what = {"ImageId": "ami-12c6146b", "InstanceType": "g4dn.xlarge", "SubnetId": to.subnet}
+    what = {"ImageId": "ami-12c6146b", "InstanceType": "g4dn.xlarge", "SubnetId": subnet(to)}
     answer = ec2.run_instances(**one, **what, **to.tagging("instance", by_controller=True))
     id_ = str(answer["Instances"][0]["InstanceId"])
     for volume in ec2.describe_volumes(Filters=[{"Name": "attachment.instance-id", "Values": [id_]}])["Volumes"]:
@@ -49,7 +80,7 @@ def _instance(to: Planter) -> str:
 
 def _flow_log(to: Planter) -> str:
     bucket = made(to, "s3.create_bucket", Bucket=f"flow-logs-of-{to.owner.environment}")
-    of_what = {"ResourceIds": [to.vpc], "ResourceType": "VPC", "TrafficType": "ALL"}
+    of_what = {"ResourceIds": [vpc(to)], "ResourceType": "VPC", "TrafficType": "ALL"}
     where = {"LogDestinationType": "s3", "LogDestination": f"arn:aws:s3:::{bucket}"}
     return str(to.client("ec2").create_flow_logs(**of_what, **where, **to.tagging("vpc-flow-log"))["FlowLogIds"][0])
 
@@ -59,7 +90,7 @@ def _security_groups(to: Planter) -> str:
     ec2, ids = to.client("ec2"), []
     for name in ("nodes", "database"):
         answer = ec2.create_security_group(
-            GroupName=name, Description=name, VpcId=to.vpc, **to.tagging("security-group")
+            GroupName=name, Description=name, VpcId=vpc(to), **to.tagging("security-group")
         )
         ids.append(to.note("security group", answer["GroupId"]))
     for group, peer in (ids, ids[::-1]):
@@ -71,32 +102,32 @@ def _security_groups(to: Planter) -> str:
 def _route_table(to: Planter) -> str:
     """One that a subnet uses."""
     request, tags = "ec2.create_route_table", to.tagging("route-table")
-    id_ = made(to, request, "RouteTable", "RouteTableId", VpcId=to.vpc, **tags)
-    to.client("ec2").associate_route_table(RouteTableId=id_, SubnetId=to.subnet)
+    id_ = made(to, request, "RouteTable", "RouteTableId", VpcId=vpc(to), **tags)
+    to.client("ec2").associate_route_table(RouteTableId=id_, SubnetId=subnet(to))
     return id_
 
 
 def _internet_gateway(to: Planter) -> str:
     request, tags = "ec2.create_internet_gateway", to.tagging("internet-gateway")
     id_ = made(to, request, "InternetGateway", "InternetGatewayId", **tags)
-    to.client("ec2").attach_internet_gateway(InternetGatewayId=id_, VpcId=to.vpc)
+    to.client("ec2").attach_internet_gateway(InternetGatewayId=id_, VpcId=vpc(to))
     return id_
 
 
 def _recovery_point(to: Planter) -> str:
     """With the tags of the file system that it is of."""
     arn = f"arn:aws:backup:{REGION}:{ACCOUNT}:recovery-point:of-{to.owner.environment}"
-    add_recovery_point(to.vault, arn, account=ACCOUNT, region=REGION, tags=to.owner.tags)
+    add_recovery_point(vault(to), arn, account=ACCOUNT, region=REGION, tags=to.owner.tags)
     return arn
 
 
 def _retained_backup(to: Planter) -> str:
     """Of a database that is gone."""
     to.client("rds").delete_db_instance(
-        DBInstanceIdentifier=to.database, SkipFinalSnapshot=True, DeleteAutomatedBackups=False
+        DBInstanceIdentifier=database(to), SkipFinalSnapshot=True, DeleteAutomatedBackups=False
     )
-    to.keys.discard(Key("RDS instance", to.database, REGION))
-    return f"db-{to.database}"
+    to.keys.discard(Key("RDS instance", database(to), REGION))
+    return f"db-{database(to)}"
 
 
 def _bucket(to: Planter) -> str:
@@ -134,7 +165,7 @@ def _budget(to: Planter) -> str:
 def _profile(to: Planter) -> str:
     """The one that EKS makes for the role of nodes."""
     name = made(to, "iam.create_instance_profile", InstanceProfileName=f"eks-{to.owner.environment}")
-    to.client("iam").add_role_to_instance_profile(InstanceProfileName=name, RoleName=to.role)
+    to.client("iam").add_role_to_instance_profile(InstanceProfileName=name, RoleName=role(to))
     return name
 
 
@@ -144,19 +175,19 @@ def _iam_policy(to: Planter) -> str:
     what = {"PolicyName": f"extra-of-{to.owner.environment}", "PolicyDocument": document, "Tags": to.pairs}
     arn = made(to, "iam.create_policy", "Policy", "Arn", **what)
     iam.create_policy_version(PolicyArn=arn, PolicyDocument=document, SetAsDefault=True)
-    iam.attach_role_policy(RoleName=to.role, PolicyArn=arn)
+    iam.attach_role_policy(RoleName=role(to), PolicyArn=arn)
     return arn
 
 
 def _load_balancer(to: Planter) -> str:
     listener = {"Protocol": "tcp", "LoadBalancerPort": 80, "InstancePort": 30080}
     tags = {"Tags": to.controller_pairs} if to.controller_pairs else {}
-    what = {"Listeners": [listener], "Subnets": [to.subnet], **tags}
+    what = {"Listeners": [listener], "Subnets": [subnet(to)], **tags}
     return made(to, "elb.create_load_balancer", LoadBalancerName=f"classic-{to.owner.environment}", **what)
 
 
 def _fsx(to: Planter) -> str:
-    what = {"FileSystemType": "LUSTRE", "StorageCapacity": 1200, "SubnetIds": [to.subnet]}
+    what = {"FileSystemType": "LUSTRE", "StorageCapacity": 1200, "SubnetIds": [subnet(to)]}
     lustre = {"DeploymentType": "PERSISTENT_2", "PerUnitStorageThroughput": 250}
     tags = {"Tags": to.pairs} if to.pairs else {}
     request = "fsx.create_file_system"
@@ -167,16 +198,25 @@ _Make = Callable[[Planter], str]
 
 # fmt: off
 _MADE: Mapping[str, _Make] = {
-    "EKS cluster": lambda to: to.cluster,
-    "EFS file system": lambda to: to.file_system,
-    "EBS volume": lambda to: to.volume,
-    "backup vault": lambda to: to.vault,
-    "RDS instance": lambda to: to.database,
-    "subnet": lambda to: to.subnet,
-    "VPC": lambda to: to.vpc,
-    "SNS topic": lambda to: to.topic,
-    "KMS key": lambda to: to.key,
-    "IAM role": lambda to: to.role,
+    "VPC": lambda to: made(to, "ec2.create_vpc", "Vpc", "VpcId", CidrBlock="10.0.0.0/16", **to.tagging("vpc")),
+    "subnet": lambda to: made(
+        to, "ec2.create_subnet", "Subnet", "SubnetId", VpcId=vpc(to), CidrBlock="10.0.1.0/24", **to.tagging("subnet")),
+    "EKS cluster": lambda to: made(
+        to, "eks.create_cluster", name=to.cluster_name, roleArn=f"arn:aws:iam::{ACCOUNT}:role/cluster",
+        resourcesVpcConfig={"subnetIds": [subnet(to)]}, tags=dict(to.owner.tags)),
+    "EFS file system": lambda to: made(
+        to, "efs.create_file_system", "FileSystemId", CreationToken=to.cluster_name, Tags=to.pairs),
+    "EBS volume": lambda to: made(  # of a claim
+        to, "ec2.create_volume", "VolumeId", AvailabilityZone=f"{REGION}a", Size=100, VolumeType="gp3",
+        **to.tagging("volume", by_controller=True)),
+    "backup vault": lambda to: made(
+        to, "backup.create_backup_vault", BackupVaultName=f"vault-of-{to.owner.environment}",
+        BackupVaultTags=dict(to.owner.tags)),
+    "RDS instance": _database,
+    "SNS topic": lambda to: made(to, "sns.create_topic", "TopicArn", Name=f"{to.cluster_name}-alerts"),
+    "KMS key": lambda to: made(
+        to, "kms.create_key", "KeyMetadata", "KeyId", Tags=pairs_of(to.owner.tags, prefix="Tag")),
+    "IAM role": _role,
     "Auto Scaling group": _scaling_group,
     "EC2 instance": _instance,
     "classic load balancer": _load_balancer,
@@ -194,7 +234,7 @@ _MADE: Mapping[str, _Make] = {
     "instance profile": _profile,
     "IAM policy": _iam_policy,
     "EKS node group": lambda to: f"{to.cluster_name}:" + made(
-        to, "eks.create_nodegroup", nodegroupName="system", clusterName=to.cluster, subnets=[to.subnet],
+        to, "eks.create_nodegroup", nodegroupName="system", clusterName=cluster(to), subnets=[subnet(to)],
         nodeRole=f"arn:aws:iam::{ACCOUNT}:role/node", tags=dict(to.owner.tags)),
     "launch template": lambda to: made(
         to, "ec2.create_launch_template", "LaunchTemplate", "LaunchTemplateId", **to.tagging("launch-template"),
@@ -206,33 +246,33 @@ _MADE: Mapping[str, _Make] = {
         to, "ec2.create_key_pair", KeyName=f"{to.cluster_name}-debug", **to.tagging("key-pair")),
     "load balancer": lambda to: made(
         to, "elbv2.create_load_balancer", "LoadBalancers", "LoadBalancerArn",
-        Name=f"k8s-{to.owner.environment}", Type="network", Subnets=[to.subnet], **to.balancer_tags),
+        Name=f"k8s-{to.owner.environment}", Type="network", Subnets=[subnet(to)], **to.balancer_tags),
     "target group": lambda to: made(
         to, "elbv2.create_target_group", "TargetGroups", "TargetGroupArn",
-        Name=f"k8s-tg-{to.owner.environment}", Protocol="TCP", Port=443, VpcId=to.vpc, **to.balancer_tags),
+        Name=f"k8s-tg-{to.owner.environment}", Protocol="TCP", Port=443, VpcId=vpc(to), **to.balancer_tags),
     "elastic IP address": lambda to: made(
         to, "ec2.allocate_address", "AllocationId", Domain="vpc", **to.tagging("elastic-ip")),
     "NAT gateway": lambda to: made(
         to, "ec2.create_nat_gateway", "NatGateway", "NatGatewayId",
-        SubnetId=to.subnet, AllocationId=PLANTS["elastic IP address"](to), **to.tagging("natgateway")),
+        SubnetId=subnet(to), AllocationId=PLANTS["elastic IP address"](to), **to.tagging("natgateway")),
     "network interface": lambda to: made(  # as the VPC CNI leaves it
-        to, "ec2.create_network_interface", "NetworkInterface", "NetworkInterfaceId", SubnetId=to.subnet,
+        to, "ec2.create_network_interface", "NetworkInterface", "NetworkInterfaceId", SubnetId=subnet(to),
         Description="aws-K8S-i-0123", **to.tagging("network-interface", by_controller=True)),
     "VPC endpoint": lambda to: made(
-        to, "ec2.create_vpc_endpoint", "VpcEndpoint", "VpcEndpointId", VpcId=to.vpc, VpcEndpointType="Gateway",
+        to, "ec2.create_vpc_endpoint", "VpcEndpoint", "VpcEndpointId", VpcId=vpc(to), VpcEndpointType="Gateway",
         ServiceName=f"com.amazonaws.{REGION}.s3", **to.tagging("vpc-endpoint")),
     "EFS mount target": lambda to: made(
-        to, "efs.create_mount_target", "MountTargetId", FileSystemId=to.file_system, SubnetId=to.subnet),
+        to, "efs.create_mount_target", "MountTargetId", FileSystemId=file_system(to), SubnetId=subnet(to)),
     "EFS access point": lambda to: made(  # without tags
-        to, "efs.create_access_point", "AccessPointId", ClientToken=to.cluster_name, FileSystemId=to.file_system),
+        to, "efs.create_access_point", "AccessPointId", ClientToken=to.cluster_name, FileSystemId=file_system(to)),
     "EBS snapshot": lambda to: made(
-        to, "ec2.create_snapshot", "SnapshotId", VolumeId=to.volume, **to.tagging("snapshot", by_controller=True)),
+        to, "ec2.create_snapshot", "SnapshotId", VolumeId=volume(to), **to.tagging("snapshot", by_controller=True)),
     "RDS snapshot": lambda to: made(
-        to, "rds.create_db_snapshot", DBSnapshotIdentifier=f"{to.database}-before-upgrade",
-        DBInstanceIdentifier=to.database),
+        to, "rds.create_db_snapshot", DBSnapshotIdentifier=f"{database(to)}-before-upgrade",
+        DBInstanceIdentifier=database(to)),
     "RDS subnet group": lambda to: made(
         to, "rds.create_db_subnet_group", DBSubnetGroupName=f"mlflow-{to.owner.environment}",
-        DBSubnetGroupDescription="of MLflow", SubnetIds=[to.subnet], Tags=to.pairs),
+        DBSubnetGroupDescription="of MLflow", SubnetIds=[subnet(to)], Tags=to.pairs),
     "RDS parameter group": lambda to: made(
         to, "rds.create_db_parameter_group", DBParameterGroupName=f"mlflow-{to.owner.environment}",
         DBParameterGroupFamily="postgres17", Description="TLS only", Tags=to.pairs),
@@ -252,7 +292,7 @@ _MADE: Mapping[str, _Make] = {
     "SQS queue": lambda to: made(
         to, "sqs.create_queue", "QueueUrl", QueueName=f"events-of-{to.owner.environment}", tags=dict(to.owner.tags)),
     "KMS alias": lambda to: made(
-        to, "kms.create_alias", AliasName=f"alias/{to.cluster_name}/logs", TargetKeyId=to.key),
+        to, "kms.create_alias", AliasName=f"alias/{to.cluster_name}/logs", TargetKeyId=key(to)),
     "OIDC provider": lambda to: made(
         to, "iam.create_open_id_connect_provider", "OpenIDConnectProviderArn", ThumbprintList=["a" * 40],
         Url=f"https://oidc.example.com/{to.owner.environment}", Tags=to.pairs),
@@ -261,11 +301,16 @@ _MADE: Mapping[str, _Make] = {
 
 
 def _noted(kind: str, make: _Make) -> _Make:
-    return lambda to: to.note(kind, make(to))
+    def plant(to: Planter) -> str:
+        if kind not in to.ids:
+            to.ids[kind] = to.note(kind, make(to))
+        return to.ids[kind]
+
+    return plant
 
 
 PLANTS: Mapping[str, _Make] = {kind: _noted(kind, make) for kind, make in _MADE.items()}
-"""What plants a resource of each kind, with what it needs, and gives its ID."""
+"""What plants a resource of each kind once, with what it needs, and gives its ID."""
 
 
 def plant_stack(owner: Owner) -> Planter:

@@ -20,7 +20,7 @@ from infra.spec.catalog import load_catalog
 from infra.spec.protection import EnvironmentKind
 from infra.spec.settings import StackSettings, from_mapping
 from tests.infra.lifecycle.leftovers.planter import ACCOUNT, REGION, Owner, Planter
-from tests.infra.lifecycle.leftovers.plants import PLANTS, plant_stack
+from tests.infra.lifecycle.leftovers.plants import PLANTS, cluster, database, plant_stack, volume, vpc
 from tests.infra.lifecycle.leftovers.wire import Faulty, Wire, fault
 from tests.infra.spec.samples import changed, dev_sections
 
@@ -84,14 +84,14 @@ def test_the_list_says_what_a_leftover_costs_and_why_it_is_the_stacks(
     ours: Owner, capsys: pytest.CaptureFixture[str]
 ) -> None:
     planter = Planter(ours)
-    volume, vpc = planter.volume, planter.vpc
+    one, network = volume(planter), vpc(planter)
     PLANTS["S3 bucket"](planter)
     assert leaks() == 1
     printed = capsys.readouterr().out
-    (row,) = (line for line in printed.splitlines() if volume in line and "8.00" in line)
+    (row,) = (line for line in printed.splitlines() if one in line and "8.00" in line)
     assert "tag kubernetes.io/cluster/rtp-test-1" in row
-    assert f"  aws ec2 delete-volume --region us-east-1 --volume-id {volume}\n" in printed
-    assert printed.index(f"delete-vpc --region us-east-1 --vpc-id {vpc}") < printed.index("delete-bucket")
+    assert f"  aws ec2 delete-volume --region us-east-1 --volume-id {one}\n" in printed
+    assert printed.index(f"delete-vpc --region us-east-1 --vpc-id {network}") < printed.index("delete-bucket")
     assert "$8.00 a month, and 1 without a price" in printed
 
 
@@ -103,7 +103,7 @@ def test_all_rules_are_revoked_before_the_first_security_group_is_deleted(ours: 
 
 
 def test_a_protected_database_gets_a_last_snapshot(ours: Owner, clients: Clients, document: Document) -> None:
-    name = Planter(ours).database
+    name = database(Planter(ours))
     clients.of("rds", REGION).modify_db_instance(DBInstanceIdentifier=name, DeletionProtection=True)
     (line,) = document()["commands"]
     modify, delete = line.split("; ")
@@ -128,11 +128,11 @@ def test_what_cannot_be_looked_for_is_reported_and_fails(wire: Wire, document: D
 def test_what_was_found_before_a_denial_is_listed_too(
     ours: Owner, wire: Wire, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    vpc = Planter(ours).vpc
+    network = vpc(Planter(ours))
     wire.stand_in = Faulty("ec2.DescribeAddresses", fault("UnauthorizedOperation", 403))
     assert leaks() == 1
     printed = capsys.readouterr().out
-    assert vpc in printed
+    assert network in printed
     assert "not audited: elastic IP address in us-east-1: DescribeAddresses: UnauthorizedOperation: injected" in printed
     assert "nothing is left" not in printed
 
@@ -164,7 +164,7 @@ def test_resources_of_a_stack_that_exists_are_no_leaks(
 def test_without_a_state_everything_is_listed(
     ours: Owner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, document: Document
 ) -> None:
-    assert Planter(ours).cluster
+    assert cluster(Planter(ours))
     for error, is_known in (("no stack named 'test-1' found", True), ("not logged in", False)):
         put_pulumi(tmp_path, monkeypatch, f'echo "error: {error}" >&2; exit 255')
         found = document()

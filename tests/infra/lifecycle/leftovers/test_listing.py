@@ -11,7 +11,7 @@ from infra.lifecycle.account.aws import Clients
 from infra.lifecycle.leftovers.inventory import KINDS, Inventory, take
 from infra.lifecycle.leftovers.ownership import owned
 from tests.infra.lifecycle.leftovers.planter import ACCOUNT, REGION, Owner, Planter
-from tests.infra.lifecycle.leftovers.plants import PLANTS
+from tests.infra.lifecycle.leftovers.plants import PLANTS, cluster, key, subnet
 from tests.infra.lifecycle.leftovers.wire import Answer, Faulty, Wire, fault
 
 CLOSED = (
@@ -46,7 +46,7 @@ def test_of_two_the_other_is_found_when_one_is_removed_meanwhile(
     for planter in planters:
         PLANTS[kind](planter)
     if kind == "EKS node group":
-        where = {"clusterName": planters[0].cluster, "nodegroupName": "t4", "subnets": [planters[0].subnet]}
+        where = {"clusterName": cluster(planters[0]), "nodegroupName": "t4", "subnets": [subnet(planters[0])]}
         planters[0].client("eks").create_nodegroup(**where, nodeRole=f"arn:aws:iam::{ACCOUNT}:role/node")
     before, _ = listing(kind)
     wire.stand_in = _gone(*gone)
@@ -78,14 +78,14 @@ def test_a_key_whose_policy_shuts_the_account_out_is_somebody_elses(
     ours: Owner, stranger: Owner, wire: Wire, listing: Listing
 ) -> None:
     for owner in (ours, stranger):
-        assert Planter(owner).key
+        assert key(Planter(owner))
     wire.stand_in = Faulty("kms.DescribeKey", _closed("resource"), times=1)
     found, unknown = listing("KMS key")
     assert (len(found), unknown) == (1, ())
 
 
 def test_keys_that_the_caller_may_not_read_are_not_audited(ours: Owner, wire: Wire, listing: Listing) -> None:
-    assert Planter(ours).key
+    assert key(Planter(ours))
     wire.stand_in = Faulty("kms.DescribeKey", _closed("identity"))
     found, (unknown,) = listing("KMS key")
     assert (found, unknown.kind) == ((), "KMS key")

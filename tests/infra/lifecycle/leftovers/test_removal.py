@@ -14,7 +14,7 @@ from infra.lifecycle.leftovers.removal import PAUSE_SECONDS, Pace, Removal
 from infra.spec.errors import RefusedError
 from tests.infra.lifecycle.leftovers.conftest import NOW, everything
 from tests.infra.lifecycle.leftovers.planter import REGION, Owner, Planter
-from tests.infra.lifecycle.leftovers.plants import PLANTS, plant_stack
+from tests.infra.lifecycle.leftovers.plants import PLANTS, database, plant_stack, subnet
 from tests.infra.lifecycle.leftovers.wire import Answer, Before, Faulty, Wire, fault
 
 LIMIT = 60.0
@@ -188,13 +188,13 @@ def test_what_never_comes_free_is_given_up_and_named(reaper: Reaper) -> None:
 
 
 def test_somebody_elses_instance_in_the_network_is_named(reaper: Reaper) -> None:
-    subnet = reaper.plant().subnet
+    place = subnet(reaper.plant())
     one = {"ImageId": "ami-0", "InstanceType": "t3.micro", "MinCount": 1, "MaxCount": 1}
-    made = reaper.owner.clients.of("ec2", REGION).run_instances(SubnetId=subnet, **one)
+    made = reaper.owner.clients.of("ec2", REGION).run_instances(SubnetId=place, **one)
     (theirs,) = (one["InstanceId"] for one in made["Instances"])
     reaper.wire.stand_in = Faulty("ec2.DeleteSubnet", fault("DependencyViolation", 400))
     kept, interface = reaper.run()
-    assert kept.startswith(f"subnet {subnet}: DeleteSubnet: DependencyViolation")
+    assert kept.startswith(f"subnet {place}: DeleteSubnet: DependencyViolation")
     assert interface.startswith("network interface eni-")
     assert interface.endswith(f": {theirs} uses it, and is not the stack's")
 
@@ -228,7 +228,7 @@ def test_a_stack_that_is_prolonged_meanwhile_is_left_alone(reaper: Reaper) -> No
 
 
 def test_deletion_protection_is_taken_off(reaper: Reaper) -> None:
-    name = reaper.plant("RDS instance").database
+    name = database(reaper.plant())
     reaper.owner.clients.of("rds", REGION).modify_db_instance(DBInstanceIdentifier=name, DeletionProtection=True)
     assert reaper.run() == ()
     assert not reaper.left()
