@@ -91,10 +91,10 @@ def test_outputs_of_a_stack_of_this_release_pass(tmp_path: Path, capsys: pytest.
 
 
 def test_invalid_outputs_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file, good = tmp_path / "outputs.json", json.loads(json.dumps(graph("dev").outputs))
+    file, good = tmp_path / "outputs.json", json.dumps(graph("dev").outputs)
     for content, status, message in (
-        (json.dumps(changed(good, {"cluster.endpoint": "http://x"})), 2, "cluster.endpoint"),
-        (json.dumps(changed(good, {"platform": "0.0.9"})), 3, "the stack is 0.0.9, this checkout is"),
+        (json.dumps(changed(json.loads(good), {"cluster.endpoint": "http://x"})), 2, "cluster.endpoint"),
+        (json.dumps(changed(json.loads(good), {"platform": "0.0.9"})), 3, "the stack is 0.0.9, this checkout is"),
         ("nothing", 2, f"{file}: not JSON"),
         (b"\xff\xfe\x00", 2, f"{file}: not JSON"),
         ("[]", 2, f"{file}: must be a JSON object"),

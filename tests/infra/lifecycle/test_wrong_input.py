@@ -90,7 +90,7 @@ def test_every_wrong_setting_of_a_test_cluster_is_named(capsys: pytest.CaptureFi
     title, *lines = capsys.readouterr().err.splitlines()
     assert title.endswith("Test_x.yaml: 5 wrong settings")
     wrong = ("environment.name", "environment.owner", "aws.allowed_accounts.0", "cluster.admin_roles.0", "budget.email")
-    assert [line.split()[0] for line in lines] == list(wrong)
+    assert [line.partition(": ")[2].split()[0] for line in lines] == list(wrong)
     assert not (ENVIRONMENTS / "Test_x.yaml").exists()
 
 
