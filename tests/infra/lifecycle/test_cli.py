@@ -124,8 +124,11 @@ def test_recorded_outputs_need_no_pulumi_and_render_a_job(tmp_path: Path, capsys
     assert "kind: RayJob" in capsys.readouterr().out
 
 
-def test_recorded_outputs_do_not_replace_another_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recorded_outputs_do_not_replace_another_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "outputs.json"
+    monkeypatch.setattr("infra.lifecycle.stack.outputs_file.record", lambda _: graph("dev"))
     for content in (
         "my notes",
         json.dumps({"cluster": "mine"}),

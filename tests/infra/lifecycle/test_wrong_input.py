@@ -11,6 +11,7 @@ import pytest
 
 from infra.lifecycle.cli import main
 from infra.spec.settings.loading import ENVIRONMENTS
+from tests.infra.aws.graphs import graph
 
 ACCOUNT = "111122223333"
 
@@ -49,8 +50,10 @@ def test_a_push_without_an_environment_says_so_first(capsys: pytest.CaptureFixtu
 
 
 def test_a_file_that_cannot_be_read_or_written_is_named_with_the_reason(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    for module in ("commands.graph", "stack.outputs_file"):
+        monkeypatch.setattr(f"infra.lifecycle.{module}.record", lambda _: graph("dev"))
     for words, said in (
         ("graph --env dev --json {}", "{}: cannot be written: Is a directory"),
         ("graph --env dev --json {}/none/x.json", "cannot be written: No such file or directory"),
