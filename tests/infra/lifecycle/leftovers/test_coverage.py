@@ -1,22 +1,26 @@
-"""The inventory covers what the program makes and what others make for it, and the policies cover the inventory."""
+"""The inventory covers what the program and others make, and finds it; the policies cover the inventory."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
+from infra.lifecycle.account.aws import Clients
 from infra.lifecycle.deployer.policy import TABLE
+from infra.lifecycle.leftovers.audit import commands_of
 from infra.lifecycle.leftovers.coverage import KIND_OF, MADE_BY_OTHERS, PART_OF
 from infra.lifecycle.leftovers.found import Found
-from infra.lifecycle.leftovers.inventory import KINDS
+from infra.lifecycle.leftovers.inventory import KINDS, take
 from infra.lifecycle.leftovers.keeping import reason_to_keep
+from infra.lifecycle.leftovers.ownership import owned
 from infra.lifecycle.leftovers.policy import audit_policy, reaper_policy
 from infra.lifecycle.leftovers.removal import Pace, Removal
 from infra.spec.protection import EnvironmentKind
-from tests.infra.lifecycle.leftovers.conftest import NOW
-from tests.infra.lifecycle.leftovers.planter import REGION, Owner
-from tests.infra.lifecycle.leftovers.plants import plant_stack
+from tests.infra.lifecycle.leftovers.conftest import NOW, empty_account, owners
+from tests.infra.lifecycle.leftovers.planter import REGION, Owner, Planter
+from tests.infra.lifecycle.leftovers.plants import PLANTS, plant_stack
 from tests.infra.lifecycle.leftovers.wire import Wire
 
 GRAPHS = Path(__file__).parents[2] / "preview" / "graphs"
@@ -112,3 +116,31 @@ def test_the_policies_allow_every_request_and_little_else(ours: Owner, wire: Wir
     assert not [one for one in reads["Action"] if one.partition(":")[2].startswith(("Delete", "Modify", "Release"))]
     for statement in (reads, everything):
         assert sum(len(action) + 3 for action in statement["Action"]) + 120 < MANAGED_POLICY_CHARACTERS
+
+
+def test_a_leftover_of_every_kind_is_found_with_its_command_and_what_looks_alike_is_not_ours(
+    shared_wire: Wire, shared_clients: Clients
+) -> None:
+    assert set(PLANTS) == set(KINDS)
+    for kind in PLANTS:
+        with empty_account(shared_wire):
+            _check(kind, shared_clients)
+
+
+def _check(kind: str, clients: Clients) -> None:
+    ours, rival, _ = made = owners(clients)
+    planters = [Planter(owner) for owner in made]
+    for planter in planters:
+        PLANTS[kind](planter)
+    mine, theirs, nobodys = (planter.keys for planter in planters)
+    assert kind in {key.kind for key in mine}
+    found, unknown = take(clients, [REGION], [KINDS[name] for name in sorted({key.kind for key in mine})])
+    assert unknown == (), kind
+    assert mine | theirs | nobodys <= {one.key for one in found}, kind
+    assert set(owned(found, ours.stack)) == mine, kind
+    assert set(owned(found, rival.stack)) == theirs, kind
+    for one in (one for one in found if one.key in mine):
+        words = shlex.split(commands_of(one, clients).remove.replace("$(", " ").replace(")", " "))
+        assert words[0] in {"aws", "while"}, kind
+        assert {"--region", REGION} <= set(words), kind
+        assert any(part in words for part in (one.id, one.id.partition(":")[2])), kind

@@ -55,22 +55,15 @@ def document(capsys: pytest.CaptureFixture[str]) -> Callable[[], Mapping[str, An
 Document = Callable[[], Mapping[str, Any]]
 
 
-def test_an_account_without_the_stack_is_clean(
-    rival: Owner, stranger: Owner, document: Document, capsys: pytest.CaptureFixture[str]
+def test_everything_of_a_stack_is_listed_with_the_command_that_removes_it_and_nothing_of_others(
+    ours: Owner, rival: Owner, stranger: Owner, document: Document, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plant_stack(rival)
-    plant_stack(stranger)
+    theirs = plant_stack(rival).keys | plant_stack(stranger).keys
     found = document()
     assert (found["status"], found["clean"], found["left"], found["not_audited"]) == (0, True, [], [])
     assert leaks() == 0
     assert "nothing is left" in capsys.readouterr().out
-
-
-def test_everything_of_a_stack_is_listed_with_the_command_that_removes_it(
-    ours: Owner, rival: Owner, document: Document
-) -> None:
     mine = plant_stack(ours).keys
-    theirs = plant_stack(rival).keys
     found = document()
     assert found["status"] == 1
     listed = {Key(one["kind"], one["id"], one["region"]) for one in found["left"]}

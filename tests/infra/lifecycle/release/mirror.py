@@ -53,13 +53,7 @@ class Mirror:
 class Aws:
     """AMIs, add-ons and Kubernetes minors.
 
-    Attributes:
-        absent: add-ons that do not exist.
-        newer: a second version of an add-on, by name.
-        default: default version of an add-on, by name.
-        known: the other version of an add-on, by name.
-        kubernetes: minors in standard support.
-        ami_date: date of the recommended AMIs.
+    Add-ons may be `absent`, and have a `default` version, a `known` other one, and a `newer` one.
     """
 
     absent: tuple[str, ...] = ()

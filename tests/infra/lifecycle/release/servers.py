@@ -19,13 +19,9 @@ IMAGE_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
 @dataclass
 class Site:
-    """Content of the server.
+    """Content of the server at `host`, by path: pages with their types, more headers, and statuses of errors.
 
     Attributes:
-        host: host:port, without scheme.
-        pages: body and content type by path.
-        headers: more headers by path.
-        statuses: status of an error by path.
         needs_token: requests below /v2/ are answered after a token was fetched.
         login: requests below /v2/ are answered with this, base64 of user:password, as ECR does; empty asks for nothing.
         requests: paths that were asked for, in order.

@@ -12,7 +12,7 @@ from infra.lifecycle.cli import main
 from infra.lifecycle.commands import refresh
 from infra.lifecycle.release.lock import resolve
 from infra.lifecycle.release.newer_versions import Offer, changes_of, offers
-from infra.lifecycle.release.numbering import newest_release
+from infra.lifecycle.release.numbering import newer_like, newer_releases, newest_release
 from infra.lifecycle.release.survey import Report, Status, entries, survey, with_resolution
 from infra.lifecycle.release.web_sources import RemoteFile
 from infra.spec.release import RELEASE_FILE, ReleaseManifest, load_release
@@ -243,3 +243,25 @@ def test_accepted_upgrades_fit_together_and_leave_out_what_is_held_back(site: Si
     upgraded = release_with({".".join(change.path): change.value for change in changes})
     assert findings(upgraded, project=PROJECT) == ()
     assert newest_release([str(upgraded.charts["aws-efa-k8s-device-plugin"].version)]) == "v0.6.0"
+
+
+def test_only_a_tag_of_the_same_variant_and_numbering_is_newer() -> None:
+    for tag, available, newer in (
+        ("v0.19.2", ["v0.9.9", "v0.20.0", "v0.19.10"], "v0.20.0"),
+        ("v0.19.2", ["v0.19.2", "v0.19.1"], None),
+        ("v3.14.0-distroless", ["v3.15.0", "v3.14.1-distroless", "v3.16.0-rc.0-distroless"], "v3.14.1-distroless"),
+        ("4.6.0-4.8.3-a", ["4.6.1-4.8.3-ubi9", "4.6.0-4.9.0-a", "4.5.9-5.0.0-a"], "4.6.0-4.9.0-a"),
+        ("13.2.0", ["13.3", "13.2.1-ubuntu", "latest", "13.2.1", "9.9.9"], "13.2.1"),
+        ("3.11-slim-b", ["3.14-slim-b", "3.15-slim-trixie", "3.14.1-slim-b"], "3.14-slim-b"),
+        ("1.8.7", ["sha256-0123.sig", "v1.9.0"], None),
+    ):
+        assert newer_like(tag, available) == newer, tag
+
+
+def test_newer_releases_are_no_prereleases() -> None:
+    for version, available, newer in (
+        ("1.6.2", ["1.7.0", "1.10.0", "1.6.2", "2.0.0-rc.1", "main"], ("1.10.0", "1.7.0")),
+        ("v0.5.30", ["v0.5.9", "0.6.0"], ("0.6.0",)),
+        ("2.60.0", ["2.60.0", "2.61.0rc0"], ()),
+    ):
+        assert newer_releases(version, available) == newer, version

@@ -23,20 +23,6 @@ def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ImageBuilder]:
         yield found
 
 
-def test_a_pods_user_runs_python_and_a_shell_on_it(builder: ImageBuilder) -> None:
-    container = builder.run("from", builder.base).strip()
-    program = (
-        "import bz2, ctypes, lzma, readline, sqlite3, ssl, sys, uuid, zlib; print(sys.prefix, sys.version.split()[0])"
-    )
-    said = builder.run("run", "--user", "1000:1000", container, "python3", "-c", program)
-    assert said.split() == ["/usr/local", sys.version.split()[0]]
-    authorities = "import ssl; print(len(ssl.create_default_context().get_ca_certs()) > 0)"
-    if Path("/etc/ssl/certs/ca-certificates.crt").is_file():
-        assert builder.run("run", "--user", "1000", container, "python3", "-c", authorities).strip() == "True"
-    script = "cd /tmp && echo one > a && sha256sum a | awk '{print length($1)}' && id -u"
-    assert builder.run("run", "--user", "1000", container, "/bin/bash", "-c", script).split() == ["64", "1000"]
-
-
 def test_it_can_make_the_environment_and_the_user_of_an_image(builder: ImageBuilder) -> None:
     container = builder.run("from", builder.base).strip()
     assert known_stand_in(builder.engine, python=PYTHON) == builder.base, "it is built once"

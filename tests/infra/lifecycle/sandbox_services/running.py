@@ -28,13 +28,7 @@ TEAM = "research"
 
 @dataclass(frozen=True)
 class Sandbox:
-    """A running sandbox.
-
-    Attributes:
-        folder: its folder.
-        pods: its pods.
-        services: its services.
-    """
+    """A running sandbox."""
 
     folder: Path
     pods: Pods

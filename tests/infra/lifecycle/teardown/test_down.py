@@ -30,13 +30,8 @@ class Down:
     """`make down`, and the cluster as far as it asks.
 
     Attributes:
-        stack: puts a `pulumi`.
-        ran: the changes that `pulumi` was asked for.
-        patch: of this test.
-        capsys: of this test.
         found: the cluster's jobs.
-        deleted: the steps that were taken.
-        limits: the namespaces that each step was limited to.
+        deleted: the steps that were taken, each limited to the namespaces in `limits`.
         is_lost: whether the API server does not answer.
         left: the exit status of the audit.
         cleared: numbers of interfaces that are deleted, in turn.

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 
 import psutil
 import pytest
 
 from infra.lifecycle.sandbox.node.leftovers import node_folder
-from infra.lifecycle.sandbox.node.machine import entering
 from infra.lifecycle.sandbox.node.policies.enforcer import Settings
 from infra.spec.manifest import Manifest, api_object
 from tests.engines.real_nodes import Pods
@@ -23,8 +20,6 @@ NAMESPACES = ("research", "platform", "mlflow", "default", "kuberay-system")
 PORTS = (6379, 8265, 10001, 5000, 8080)
 _PATIENT = 20
 """Seconds in which a busy machine opens a connection that nothing refuses."""
-
-METADATA, IDENTITY = "169.254.169.254", "169.254.170.23"
 
 _RAY = {"ray.io/is-ray-node": "yes"}
 _LABELS: Mapping[str, tuple[str, Mapping[str, str]]] = {
@@ -47,9 +42,7 @@ _ALLOWED = (
     ("submitter", "head", 8265),
     ("worker", "mlflow", 5000),
     ("foreigner", "mlflow", 5000),
-    ("mlflow", "database", 5432),
     ("worker", "dns", 53),
-    ("worker", "identity", 80),
     ("worker", "kubernetes.default.svc", 443),  # Ray's autoscaler uses it, with the rights of its account
     ("stranger", "stranger", 8080),
 )
@@ -65,9 +58,6 @@ _REFUSED = (
     ("worker", "mlflow", 8080),
     ("worker", "stranger", 8080),
     ("mlflow", "head", 8265),
-    ("worker", "database", 5432),
-    ("worker", "metadata", 80),
-    ("mlflow", "metadata", 80),
     ("worker", "kubelet", 10250),
     ("worker", "api", 0),
 )
@@ -92,12 +82,8 @@ class Cluster:
         assert endpoint is not None
         self.api_port = int(endpoint["subsets"][0]["ports"][0]["port"])
         host = endpoint["subsets"][0]["addresses"][0]["ip"]
-        beside = host.removesuffix(".1") + ".2"
         self.addresses = {
-            "database": beside,
-            "dns": beside,
-            "metadata": METADATA,
-            "identity": IDENTITY,
+            "dns": host.removesuffix(".1") + ".2",
             "kubelet": next(one["address"] for one in kubelet["status"]["addresses"] if one["type"] == "InternalIP"),
             "api": host,
             **{name: pod["status"]["podIP"] for name, pod in self.pods.items()},
@@ -141,11 +127,9 @@ def shipped() -> list[Manifest]:
 
 @pytest.fixture(scope="module")
 def cluster(real_nodes: Pods) -> Iterator[Cluster]:
-    """The pods, and servers at the addresses of a database, IMDS and the Pod Identity agent."""
-    with _servers(real_nodes):
-        found = Cluster(real_nodes)
-        yield found
-        real_nodes.remove(*found.pods.values())
+    found = Cluster(real_nodes)
+    yield found
+    real_nodes.remove(*found.pods.values())
 
 
 @pytest.fixture
@@ -218,39 +202,3 @@ def _enforcers(pods: Pods) -> list[psutil.Process]:
         for process in psutil.process_iter(["cmdline"])
         if Settings.__module__ in (line := process.info["cmdline"] or []) and line[-1].startswith(folder)
     ]
-
-
-@contextmanager
-def _servers(pods: Pods) -> Iterator[None]:
-    """Servers beside the nodes, at addresses that are not pods', with routes from the nodes."""
-    folder = node_folder(pods.folder)
-    inside = {file.parent.name: entering(int(file.read_text(encoding="utf-8"))) for file in folder.glob("*/pid")}
-    services = inside.pop("services")
-    (beside,) = (
-        word.partition("/")[0]
-        for word in _said(*services, "ip", "-4", "-oneline", "address", "show", "dev", "nodes").split()
-        if "/" in word
-    )
-    empty = folder / "empty"
-    empty.mkdir()
-    for address in (METADATA, IDENTITY):
-        _said(*services, "ip", "address", "add", f"{address}/32", "dev", "lo")
-        for node in inside.values():
-            _said(*node, "ip", "route", "add", address, "via", beside)
-    served = ((METADATA, 80), (IDENTITY, 80), (beside, 5432))
-    busybox = shutil.which("busybox", path="/bin:/usr/bin")
-    assert busybox is not None
-    running = [
-        subprocess.Popen([*services, busybox, "httpd", "-f", "-p", f"{address}:{port}", "-h", str(empty)])
-        for address, port in served
-    ]
-    try:
-        yield
-    finally:
-        for process in running:
-            process.kill()
-            process.wait()
-
-
-def _said(*command: str) -> str:
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
