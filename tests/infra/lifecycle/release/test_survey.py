@@ -96,13 +96,6 @@ def test_a_source_that_denies_access_gave_no_answer(site: Site) -> None:
     assert "tags/list?n=1000: HTTP status 403" in report.note
 
 
-def test_a_file_that_differs_from_the_publishers_latest_is_reported(site: Site) -> None:
-    web = replace(KNOWN_WEB, files={**KNOWN_WEB.files, LATEST: RemoteFile("2", '"b"')})
-    offer = offered(site, web=web)["downloads.efa-installer"]
-    assert (offer.newer.version, offer.newer.changes) == ("newest", ())
-    assert "read its version, check its signature" in offer.held_back[0]
-
-
 def test_a_resolved_value_is_reported_with_its_source(site: Site) -> None:
     reports = tuple(surveyed(site).values())
     resolution = resolve(RELEASE, sources(site))
@@ -151,23 +144,45 @@ def test_a_newer_chart_comes_with_the_tag_and_digest_of_its_image(site: Site) ->
     assert values["aws-efa-k8s-device-plugin.digest"].startswith("sha256:")
 
 
-def test_a_newer_chart_is_held_back_by_a_named_rule(site: Site) -> None:
-    newest = {
-        "kuberay-operator": ("1.7.0", "1.7.0", "the tests run KubeRay operator 1.6.2"),
-        "kueue": ("0.20.0", "v0.20.0", "the tests run Kueue 0.19.2"),
-        "cluster-autoscaler": ("9.60.0", "1.36.0", "charts_support_the_minor"),
-        "kube-prometheus-stack": ("89.0.0", "", "images prometheus-operator, prometheus-config-reloader"),
-        "nvidia-device-plugin": ("0.21.0", "", "image nvidia-device-plugin: "),
-    }
-    versions = {name: {"version": version, "appVersion": app} for name, (version, app, _) in newest.items()}
+HELD_BACK = {
+    "charts.kuberay-operator": ("1.7.0", "the tests run KubeRay operator 1.6.2"),
+    "charts.kueue": ("0.20.0", "the tests run Kueue 0.19.2"),
+    "charts.cluster-autoscaler": ("9.60.0", "charts_support_the_minor"),
+    "charts.kube-prometheus-stack": ("89.0.0", "images prometheus-operator, prometheus-config-reloader"),
+    "charts.nvidia-device-plugin": ("0.21.0", "image nvidia-device-plugin: "),
+    "images.grafana": ("13.3.0", "chart kube-prometheus-stack names the image: upgrade the chart"),
+    "images.python-base": (
+        "3.14-slim-bookworm",
+        "the_base_image_has_the_stacks_python: images.python-base.tag is 3.14-slim-bookworm, stack.python is 3.11",
+    ),
+    "stack.ray": ("99.0.0", "the_lock_matches_the_stack: stack.ray is 99.0.0"),
+    "kubernetes": ("1.36", "the_minor_is_supported"),
+    "downloads.efa-installer": ("newest", "read its version, check its signature"),
+}
+"""A newer version of each entry, and the rule that holds it back."""
+
+
+def test_a_newer_version_is_held_back_by_a_named_rule_and_an_addon_that_the_minor_supports_is_offered(
+    site: Site,
+) -> None:
+    newest = {name.partition(".")[2]: version for name, (version, _) in HELD_BACK.items() if "charts." in name}
+    apps = {"kuberay-operator": "1.7.0", "kueue": "v0.20.0", "cluster-autoscaler": "1.36.0"}
+    versions = {name: {"version": version, "appVersion": apps.get(name, "")} for name, version in newest.items()}
     add_charts(site, **{name.replace("-", "_"): one for name, one in versions.items()})
-    for name in ("kuberay-operator", "kueue", "cluster-autoscaler"):
-        add_image(site, RELEASE.images[name], f"v{newest[name][1].removeprefix('v')}")
-    made = offered(site)
-    for name, (version, _, reason) in newest.items():
-        offer = made[f"charts.{name}"]
-        assert offer.newer.version == version
-        assert any(reason in one for one in offer.held_back), offer.held_back
+    for name, app in apps.items():
+        add_image(site, RELEASE.images[name], f"v{app.removeprefix('v')}")
+    add_image(site, RELEASE.images["grafana"], "13.3.0", "14.0.0-rc1", "13.4")
+    add_image(site, RELEASE.images["python-base"], "3.14-slim-bookworm")
+    addons = {"aws-ebs-csi-driver": "v1.64.0-eksbuild.2", "aws-efs-csi-driver": "v3.4.0-eksbuild.9"}
+    packages = {**KNOWN_WEB.packages, "ray": (RELEASE.stack.ray, "99.0.0", "99.1.0rc1")}
+    web = Web(packages=packages, files={**KNOWN_WEB.files, LATEST: RemoteFile("2", '"b"')})
+    made = offered(site, replace(KNOWN_AWS, newer=addons, kubernetes=("1.34", "1.35", "1.36")), web)
+    for name, (version, reason) in HELD_BACK.items():
+        offer = made.pop(name)
+        assert offer.newer.version == version, name
+        assert any(one.startswith(reason) or reason in one for one in offer.held_back), offer.held_back
+    assert made.pop("addons.aws-ebs-csi-driver").held_back == ()
+    assert set(made) <= {f"images.{name}" for name in apps}, "the minor does not support the other add-on"
 
 
 def test_the_autoscaler_is_offered_for_the_minor_of_the_cluster(site: Site) -> None:
@@ -179,43 +194,6 @@ def test_the_autoscaler_is_offered_for_the_minor_of_the_cluster(site: Site) -> N
     add_image(site, RELEASE.images[name], "v1.35.1", "v1.36.0")
     offer = offered(site)[f"charts.{name}"]
     assert (offer.newer.version, offer.held_back) == ("9.60.0", ())
-
-
-def test_an_image_that_a_chart_names_is_upgraded_with_the_chart(site: Site) -> None:
-    add_image(site, RELEASE.images["grafana"], "13.3.0", "14.0.0-rc1", "13.4")
-    offer = offered(site)["images.grafana"]
-    assert offer.newer.version == "13.3.0"
-    assert offer.held_back == ("chart kube-prometheus-stack names the image: upgrade the chart",)
-
-
-def test_the_base_image_is_held_back_by_the_stacks_python(site: Site) -> None:
-    add_image(site, RELEASE.images["python-base"], "3.14-slim-bookworm")
-    offer = offered(site)["images.python-base"]
-    assert offer.held_back == (
-        "the_base_image_has_the_stacks_python: images.python-base.tag is 3.14-slim-bookworm, stack.python is 3.11",
-    )
-
-
-def test_a_newer_package_is_held_back_by_the_lock(site: Site) -> None:
-    web = replace(KNOWN_WEB, packages={**KNOWN_WEB.packages, "ray": (RELEASE.stack.ray, "99.0.0", "99.1.0rc1")})
-    offer = offered(site, web=web)["stack.ray"]
-    assert offer.newer.version == "99.0.0"
-    assert offer.held_back[0].startswith("the_lock_matches_the_stack: stack.ray is 99.0.0")
-
-
-def test_newer_addons_are_offered_if_the_minor_supports_them(site: Site) -> None:
-    aws = replace(
-        KNOWN_AWS, newer={"aws-ebs-csi-driver": "v1.64.0-eksbuild.2", "aws-efs-csi-driver": "v3.4.0-eksbuild.9"}
-    )
-    made = offered(site, aws=aws)
-    assert set(made) == {"addons.aws-ebs-csi-driver"}
-    assert made["addons.aws-ebs-csi-driver"].held_back == ()
-
-
-def test_a_newer_minor_is_held_back_by_what_the_release_supports(site: Site) -> None:
-    offer = offered(site, aws=replace(KNOWN_AWS, kubernetes=("1.34", "1.35", "1.36")))["kubernetes"]
-    assert offer.newer.version == "1.36"
-    assert any(one.startswith("the_minor_is_supported") for one in offer.held_back)
 
 
 def test_a_newer_ami_is_offered_for_the_same_minor(site: Site) -> None:
