@@ -24,7 +24,7 @@ TODAY = date(2030, 1, 2)
 
 @pytest.fixture
 def manifest(tmp_path: Path) -> Path:
-    return shutil.copy(RELEASE_FILE, tmp_path / "release.yaml")
+    return Path(shutil.copy(RELEASE_FILE, tmp_path / "release.yaml"))
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def site() -> Iterator[Site]:
 @pytest.fixture(scope="module")
 def locked(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The shipped manifest, with every value that was found."""
-    file = shutil.copy(RELEASE_FILE, tmp_path_factory.mktemp("locked") / "release.yaml")
+    file = Path(shutil.copy(RELEASE_FILE, tmp_path_factory.mktemp("locked") / "release.yaml"))
     write(resolve(load_release(file), sources(site)), file, today=TODAY)
     return file
 

@@ -39,7 +39,7 @@ def add_archives(site: Site) -> None:
 
 
 def test_prod_installs_every_chart_as_locked_with_the_digest_of_every_image(tmp_path: Path) -> None:
-    file, folder = shutil.copy(RELEASE_FILE, tmp_path / "release.yaml"), tmp_path / "charts"
+    file, folder = Path(shutil.copy(RELEASE_FILE, tmp_path / "release.yaml")), tmp_path / "charts"
     folder.mkdir()
     with served() as site:
         add_archives(site)

@@ -58,8 +58,9 @@ def test_a_new_template_image_or_version_rolls_the_group() -> None:
         ("version", "1.36"),
     ):
         name = path.partition(".")[0]
-        assert plan(step("update", paths={path: "update"}, **{name: value})) == [("a10g", "rolls", (path,))]
-        assert plan(step("update", **{name: value})) == [("a10g", "rolls", (name,))], "without details"
+        changes: dict[str, Any] = {name: value}
+        assert plan(step("update", paths={path: "update"}, **changes)) == [("a10g", "rolls", (path,))]
+        assert plan(step("update", **changes)) == [("a10g", "rolls", (name,))], "without details"
 
 
 def test_other_changes_replace_no_node() -> None:
@@ -70,7 +71,8 @@ def test_other_changes_replace_no_node() -> None:
         ("scalingConfig.maxSize", {"minSize": 0, "maxSize": 99}),
         ("tagsAll.release", {"release": "2"}),
     ):
-        assert plan(step("update", paths={path: "update"}, **{path.partition(".")[0]: value})) == [], path
+        changes: dict[str, Any] = {path.partition(".")[0]: value}
+        assert plan(step("update", paths={path: "update"}, **changes)) == [], path
     assert plan(template_step()) == [], "of another type"
 
 
@@ -102,7 +104,8 @@ def test_a_group_of_several_resources_is_named_by_its_nodes_label() -> None:
 
 
 def test_an_update_without_steps_rolls_nothing() -> None:
-    for document in ({}, {"steps": None}, {"steps": []}):
+    documents: tuple[dict[str, Any], ...] = ({}, {"steps": None}, {"steps": []})
+    for document in documents:
         assert plan_of_update(document).groups == frozenset()
         assert explain(plan_of_update(document), ()) == ()
 
