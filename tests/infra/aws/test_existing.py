@@ -51,8 +51,6 @@ UNUSUAL = {
 }
 """Changes of the example that use every setting of an existing cluster."""
 
-every_example = pytest.mark.parametrize("environment", EXISTING)
-
 
 @cache
 def unusual_cluster() -> Recording:
@@ -65,13 +63,19 @@ def statements(resource: Resource, document: str = "policy") -> dict[str, dict[s
     return {one["Sid"]: one for one in json.loads(resource.properties[document])["Statement"]}
 
 
-@every_example
-def test_destroy_cannot_touch_the_vpc_because_nothing_of_it_is_a_resource(environment: str) -> None:
-    assert {one.type for one in graph(environment).resources} & OF_A_VPC == set()
-    assert {one.type for one in graph("dev").resources} >= OF_A_VPC
-
-
-def test_destroy_cannot_touch_the_cluster_because_nothing_of_it_is_a_resource() -> None:
+def test_destroy_cannot_touch_the_vpc_or_the_cluster_because_nothing_of_them_is_a_resource() -> None:
+    """All other types, and every chart, are as in an environment of its own, and satisfy the policy."""
+    dev = {one.type for one in graph("dev").resources}
+    assert dev >= OF_A_VPC
+    for environment in EXISTING:
+        recording = graph(environment)
+        types = {one.type for one in recording.resources}
+        assert types & OF_A_VPC == set(), environment
+        without = {tokens.CLUSTER} if environment == "existing-cluster" else set()
+        assert dev - OF_A_VPC - {tokens.BUDGET, "rtp:aws:Budget"} - without <= types, environment
+        charts, expected = (one.of_type(tokens.HELM_RELEASE) for one in (recording, graph("dev")))
+        assert {one.name for one in charts} == {one.name for one in expected}, environment
+        assert evaluate(graph_from_recording(recording)) == (), environment
     recording = graph("existing-cluster")
     assert recording.of_type(tokens.CLUSTER) == ()
     names = {(one.type, one.name) for one in recording.resources}
@@ -80,7 +84,7 @@ def test_destroy_cannot_touch_the_cluster_because_nothing_of_it_is_a_resource() 
     assert {one.name for one in recording.of_type(tokens.KEY)} == {"logs", "volumes", "storage", "registry", "database"}
 
 
-@every_example
+@pytest.mark.parametrize("environment", EXISTING)
 def test_everything_is_in_the_vpc_and_the_subnets_of_the_settings(environment: str) -> None:
     recording = graph(environment)
     assert {one.properties["vpcId"] for one in recording.of_type(tokens.SECURITY_GROUP)} == {VPC_ID}
@@ -97,14 +101,6 @@ def test_an_environment_in_an_existing_vpc_makes_its_cluster_there() -> None:
     cluster = graph("existing-vpc").find(tokens.CLUSTER, "cluster")
     assert set(cluster.properties["vpcConfig"]["subnetIds"]) == set(SUBNETS.values())
     assert cluster.properties["name"] == "rtp-existing-vpc"
-
-
-@every_example
-def test_every_other_resource_is_there(environment: str) -> None:
-    """Stores, identities, node groups, registry and the platform on the cluster are as in an environment of its own."""
-    expected = {one.type for one in graph("dev").resources} - OF_A_VPC - {tokens.BUDGET, "rtp:aws:Budget"}
-    expected -= {tokens.CLUSTER} if environment == "existing-cluster" else set()
-    assert expected <= {one.type for one in graph(environment).resources}
 
 
 def test_the_stack_joins_the_cluster_by_its_real_name_and_keeps_its_own_names() -> None:
@@ -214,18 +210,6 @@ def test_daemons_of_every_node_stay_on_the_stacks_nodes_of_a_shared_cluster() ->
     assert "affinity" not in values_of("existing-vpc", "fluent-bit")
 
 
-@every_example
-def test_the_platform_on_the_cluster_is_complete(environment: str) -> None:
-    assert {one.name for one in graph(environment).of_type(tokens.HELM_RELEASE)} == {
-        one.name for one in graph("dev").of_type(tokens.HELM_RELEASE)
-    }
-
-
-@every_example
-def test_every_policy_rule_holds(environment: str) -> None:
-    assert evaluate(graph_from_recording(graph(environment))) == ()
-
-
 def test_every_policy_rule_holds_in_the_preview_of_a_new_stack() -> None:
     """What AWS says about the cluster is known then, but no ID of a resource."""
     recording = record(settings_of("existing-cluster"), is_preview=True)
@@ -241,11 +225,11 @@ def test_the_outputs_name_the_real_cluster() -> None:
     assert outputs.storage.checkpoint_bucket == "rtp-existing-cluster-checkpoints-111122223333"
 
 
-@pytest.mark.parametrize(("environment", "is_default"), [("existing-vpc", True), ("existing-cluster", False)])
-def test_claims_of_others_do_not_get_the_stacks_volumes(environment: str, is_default: bool) -> None:  # noqa: FBT001
-    block = graph(environment).find("kubernetes:storage.k8s.io/v1:StorageClass", "storageclass-gp3")
-    annotations = block.properties["metadata"].get("annotations", {})
-    assert (annotations.get("storageclass.kubernetes.io/is-default-class") == "true") is is_default
+def test_claims_of_others_do_not_get_the_stacks_volumes() -> None:
+    for environment, is_default in (("existing-vpc", "true"), ("existing-cluster", None)):
+        block = graph(environment).find("kubernetes:storage.k8s.io/v1:StorageClass", "storageclass-gp3")
+        annotations = block.properties["metadata"].get("annotations", {})
+        assert annotations.get("storageclass.kubernetes.io/is-default-class") == is_default, environment
 
 
 def test_the_stacks_nodes_join_the_security_groups_of_the_clusters_other_nodes() -> None:

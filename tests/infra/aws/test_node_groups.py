@@ -1,4 +1,4 @@
-"""Node groups: capacity, placement, EFA, user data and the autoscaler's template tags."""
+"""Node groups as far as they depend on the settings: capacity, placement, EFA, user data, template tags."""
 
 from __future__ import annotations
 
@@ -17,31 +17,15 @@ from infra.aws.user_data import TEMPLATE_TAG
 from infra.policy import tokens
 from infra.preview.recording import Recording
 from infra.spec.catalog import load_catalog
-from infra.spec.node_group import NodeGroup, NodeGroups, ZoneGroup, resolve_node_groups
-from infra.spec.node_labels import HEAD_TAINT, START_UP_TAINT
+from infra.spec.node_group import resolve_node_groups
+from infra.spec.node_labels import START_UP_TAINT
 from infra.spec.outputs import gpu_group_output
 from infra.spec.release import load_release
 from infra.spec.sharing import sharing_labels
 from tests.infra.aws.graphs import BLOCK, ENVIRONMENTS, RESERVED, RESERVED_EFA, graph, settings_of, unusual, varied
 
-every_environment = pytest.mark.parametrize("environment", ENVIRONMENTS)
 PLACEMENT_GROUP = "aws:ec2/placementGroup:PlacementGroup"
 EFFECTS = {"NO_SCHEDULE": "NoSchedule"}
-
-
-def resolved(environment: str) -> NodeGroups:
-    """The node groups of one of `ENVIRONMENTS`."""
-    return resolve_node_groups(settings_of(environment), catalog=load_catalog())
-
-
-def gpu_zone_groups(environment: str) -> list[tuple[NodeGroup, ZoneGroup]]:
-    """Each GPU group with each of its zone groups."""
-    return [(one, part) for one in resolved(environment).gpu for part in one.zone_groups]
-
-
-def zone_group(name: str) -> str:
-    """Name of the managed node group of one of the unusual groups."""
-    return "block-00000004" if name == "block" else name
 
 
 def template(recording: Recording, name: str) -> dict[str, Any]:
@@ -52,209 +36,67 @@ def group(recording: Recording, name: str) -> dict[str, Any]:
     return recording.find(tokens.NODE_GROUP, name).properties
 
 
-@every_environment
-def test_each_group_has_one_launch_template_for_its_zone_groups(environment: str) -> None:
-    recording = graph(environment)
-    groups = {one.name: one for one in resolved(environment).all()}
-    assert {one.name for one in recording.of_type(tokens.LAUNCH_TEMPLATE)} == set(groups)
-    made = {one.name: one for one in recording.of_type(tokens.NODE_GROUP)}
-    assert set(made) == {part.name for one in groups.values() for part in one.zone_groups}
-    for name, one in groups.items():
-        template = recording.find(tokens.LAUNCH_TEMPLATE, name).urn
-        for part in one.zone_groups:
-            assert made[part.name].property_dependencies["launchTemplate"] == (template,)
-            assert made[part.name].properties["launchTemplate"]["version"] == "1"
+def test_labels_and_permanent_taints_equal_the_outputs_and_no_job_tolerates_the_start_up_taint() -> None:
+    for environment in ENVIRONMENTS:
+        recording = graph(environment)
+        for wanted in resolve_node_groups(settings_of(environment), catalog=load_catalog()).gpu:
+            promised = gpu_group_output(wanted)
+            assert START_UP_TAINT.key not in {taint.key for taint in promised.taints}
+            for part in wanted.zone_groups:
+                found = group(recording, part.name)
+                taints = {taint["key"]: (taint["value"], EFFECTS[taint["effect"]]) for taint in found["taints"]}
+                assert found["labels"] == promised.labels | sharing_labels(wanted.sharing)
+                assert taints.pop(START_UP_TAINT.key, None) is not None
+                assert taints == {taint.key: (taint.value, taint.effect) for taint in promised.taints}
 
 
-@every_environment
-def test_no_auto_scaling_group_spans_zones_so_that_none_is_rebalanced(environment: str) -> None:
-    """EC2 Auto Scaling ends instances of a full zone to balance zones, and asks no PodDisruptionBudget."""
-    for one in graph(environment).of_type(tokens.NODE_GROUP):
-        assert len(one.property_dependencies["subnetIds"]) == 1
+def test_each_kind_of_capacity_is_bought_as_aws_wants_it() -> None:
+    """A block has its instance type and market in the launch template, all others in the node group."""
+    targets = {"reservation": RESERVED, "reservation-efa": RESERVED_EFA, "block": BLOCK}
+    for name, managed, kind in (
+        ("on-demand", "on-demand", "ON_DEMAND"),
+        ("spot", "spot", "SPOT"),
+        ("reservation", "reservation", "ON_DEMAND"),
+        ("reservation-efa", "reservation-efa", "ON_DEMAND"),
+        ("block", "block-00000004", "CAPACITY_BLOCK"),
+    ):
+        launched, made = template(unusual(), name), group(unusual(), managed)
+        assert made["capacityType"] == kind, name
+        target = {"capacityReservationTarget": {"capacityReservationId": targets.get(name)}}
+        assert launched.get("capacityReservationSpecification") == (target if name in targets else None), name
+        is_block = kind == "CAPACITY_BLOCK"
+        assert launched.get("instanceType") == ("p5.48xlarge" if is_block else None), name
+        assert launched.get("instanceMarketOptions") == ({"marketType": "capacity-block"} if is_block else None), name
+        assert made.get("instanceTypes") == (None if is_block else ["p5.48xlarge"]), name
 
 
-@every_environment
-def test_every_zone_has_a_system_node_for_the_volumes_that_are_in_it(environment: str) -> None:
-    system = [one for one in graph(environment).of_type(tokens.NODE_GROUP) if one.name.startswith("system-")]
-    subnets = {urn for one in system for urn in one.property_dependencies["subnetIds"]}
-    assert len(subnets) == len(settings_of(environment).network.availability_zones)
-    assert min(one.properties["scalingConfig"]["minSize"] for one in system) >= 1
-
-
-@every_environment
-def test_sizes_updates_and_repair_follow_the_settings(environment: str) -> None:
-    for wanted, part in gpu_zone_groups(environment):
-        found = group(graph(environment), part.name)
-        assert found["scalingConfig"] == {
-            "minSize": part.min_size,
-            "desiredSize": part.desired_size,
-            "maxSize": part.max_size,
-        }
-        assert found["updateConfig"] == {"maxUnavailablePercentage": wanted.update_percent}
-        assert found["nodeRepairConfig"] == {"enabled": wanted.is_repaired}
-
-
-@every_environment
-def test_no_update_is_forced_so_a_pod_that_refuses_eviction_fails_it(environment: str) -> None:
-    """A forced one deletes such pods after 15 minutes (EKS user guide, "Understand each phase of node updates")."""
-    for one in graph(environment).of_type(tokens.NODE_GROUP):
-        assert not one.properties.get("forceUpdateVersion"), one.name
-
-
-@every_environment
-def test_changes_of_the_desired_size_are_ignored(environment: str) -> None:
-    groups = graph(environment).of_type(tokens.NODE_GROUP)
-    assert {one.ignore_changes for one in groups} == {("scalingConfig.desiredSize",)}
-
-
-@every_environment
-def test_labels_and_permanent_taints_equal_the_outputs(environment: str) -> None:
-    for wanted, part in gpu_zone_groups(environment):
-        promised = gpu_group_output(wanted)
-        found = group(graph(environment), part.name)
-        lasting = [
-            (taint["key"], taint["value"], EFFECTS[taint["effect"]])
-            for taint in found["taints"]
-            if taint["key"] != START_UP_TAINT.key
-        ]
-        assert found["labels"] == promised.labels | sharing_labels(wanted.sharing)
-        assert lasting == [(taint.key, taint.value, taint.effect) for taint in promised.taints]
-
-
-@every_environment
-def test_gpu_nodes_start_with_a_taint_that_no_job_tolerates(environment: str) -> None:
-    for _, part in gpu_zone_groups(environment):
-        found = group(graph(environment), part.name)
-        assert START_UP_TAINT.key in {taint["key"] for taint in found["taints"]}
-    outputs = graph(environment).outputs["gpu_groups"]
-    assert START_UP_TAINT.key not in {taint["key"] for one in outputs for taint in one["taints"]}
-
-
-@every_environment
-def test_only_pods_that_ask_for_them_run_on_head_nodes_and_any_on_system_nodes(environment: str) -> None:
-    zone = settings_of(environment).network.availability_zones[0]
-    assert group(graph(environment), f"system-{zone}").get("taints", []) == []
-    taint = {"key": HEAD_TAINT.key, "value": "true", "effect": "NO_SCHEDULE"}
-    assert group(graph(environment), f"heads-{zone}")["taints"] == [taint]
-
-
-@every_environment
-def test_nodes_require_imdsv2_with_a_hop_limit_of_one(environment: str) -> None:
-    for one in graph(environment).of_type(tokens.LAUNCH_TEMPLATE):
-        assert one.properties["metadataOptions"] == {
-            "httpEndpoint": "enabled",
-            "httpTokens": "required",
-            "httpPutResponseHopLimit": 1,
-        }
-
-
-@every_environment
-def test_the_root_volume_is_an_encrypted_gp3_of_the_configured_size(environment: str) -> None:
-    settings = settings_of(environment)
-    sizes = {one.name: one.disk_gib for one in settings.gpu_groups}
-    sizes |= {"system": settings.system_nodes.disk_gib, "heads": settings.head_nodes.disk_gib}
-    key = graph(environment).find(tokens.KEY, "volumes")
-    for one in graph(environment).of_type(tokens.LAUNCH_TEMPLATE):
-        (mapping,) = one.properties["blockDeviceMappings"]
-        ebs = mapping["ebs"]
-        assert (ebs["volumeType"], ebs["encrypted"], ebs["volumeSize"]) == ("gp3", "true", sizes[one.name])
-        assert key.urn in one.property_dependencies["blockDeviceMappings"]
-
-
-@every_environment
-def test_launched_resources_have_the_stack_tag(environment: str) -> None:
-    name = settings_of(environment).environment.name
-    for one in graph(environment).of_type(tokens.LAUNCH_TEMPLATE):
-        tags = {spec["resourceType"]: spec["tags"] for spec in one.properties["tagSpecifications"]}
-        assert set(tags) == {"instance", "volume", "network-interface"}
-        assert {spec["stack"] for spec in tags.values()} == {f"ray-train-platform/{name}"}
-
-
-@pytest.mark.parametrize(
-    ("name", "capacity_type"),
-    [
-        ("on-demand", "ON_DEMAND"),
-        ("spot", "SPOT"),
-        ("reservation", "ON_DEMAND"),
-        ("block", "CAPACITY_BLOCK"),
-    ],
-)
-def test_every_kind_of_capacity_has_its_capacity_type(name: str, capacity_type: str) -> None:
-    assert group(unusual(), zone_group(name))["capacityType"] == capacity_type
-
-
-@pytest.mark.parametrize(
-    ("name", "id_"), [("reservation", RESERVED), ("reservation-efa", RESERVED_EFA), ("block", BLOCK)]
-)
-def test_reserved_capacity_is_the_target(name: str, id_: str) -> None:
-    target = template(unusual(), name)["capacityReservationSpecification"]
-    assert target == {"capacityReservationTarget": {"capacityReservationId": id_}}
-
-
-def test_groups_with_reserved_capacity_are_deleted_before_they_are_replaced() -> None:
-    waiting = {one.name for one in unusual().of_type(tokens.NODE_GROUP) if one.delete_before_replace}
-    reserved = {"reservation", "reservation-efa", "reservation-placed"}
-    assert waiting == {*reserved, "block-00000004", "block-efa-00000005"}
-
-
-def test_only_reserved_capacity_is_updated_by_ending_instances_first() -> None:
-    made = {one.name: one.properties["updateConfig"] for one in unusual().of_type(tokens.NODE_GROUP)}
-    minimal = {name for name, update in made.items() if update.get("updateStrategy") == "MINIMAL"}
-    reserved = {"reservation", "reservation-efa", "reservation-placed"}
-    assert minimal == {*reserved, "block-00000004", "block-efa-00000005"}
-
-
-def test_the_nodes_of_a_capacity_block_are_not_updated() -> None:
-    """EKS refuses to update a block with nodes."""
-    for one in unusual().of_type(tokens.NODE_GROUP):
+def test_reserved_capacity_is_freed_before_it_is_used_again() -> None:
+    """Its groups are deleted first, and their instances ended first; EKS refuses to update a block with nodes."""
+    blocks = {"block-00000004", "block-efa-00000005"}
+    reserved = {"reservation", "reservation-efa", "reservation-placed", *blocks}
+    made = unusual().of_type(tokens.NODE_GROUP)
+    assert {one.name for one in made if one.delete_before_replace} == reserved
+    assert {one.name for one in made if one.properties["updateConfig"].get("updateStrategy") == "MINIMAL"} == reserved
+    for one in made:
         kept = {"launchTemplate", "releaseVersion", "version"} & set(one.ignore_changes)
-        assert len(kept) == (3 if one.name.startswith("block") else 0)
+        assert len(kept) == (3 if one.name in blocks else 0), one.name
 
 
-@pytest.mark.parametrize("name", ["on-demand", "spot"])
-def test_other_capacity_has_no_reservation(name: str) -> None:
-    assert "capacityReservationSpecification" not in template(unusual(), name)
-
-
-def test_a_capacity_block_has_instance_and_market_type_in_the_launch_template() -> None:
-    assert template(unusual(), "block")["instanceType"] == "p5.48xlarge"
-    assert template(unusual(), "block")["instanceMarketOptions"] == {"marketType": "capacity-block"}
-    assert "instanceTypes" not in group(unusual(), zone_group("block"))
-
-
-@pytest.mark.parametrize("name", ["on-demand", "spot", "reservation"])
-def test_other_capacity_has_the_instance_type_in_the_node_group(name: str) -> None:
-    assert group(unusual(), name)["instanceTypes"] == ["p5.48xlarge"]
-    assert {"instanceType", "instanceMarketOptions"} & template(unusual(), name).keys() == set()
-
-
-@pytest.mark.parametrize("name", ["on-demand-efa", "spot-efa", "reservation-efa", "block-efa"])
-def test_every_kind_of_capacity_can_have_efa(name: str) -> None:
-    interfaces = template(unusual(), name)["networkInterfaces"]
-    assert len(interfaces) == 32
-    assert interfaces[0]["interfaceType"] == "efa"
-    assert (interfaces[0]["networkCardIndex"], interfaces[0]["deviceIndex"]) == (0, 0)
-    assert {one["interfaceType"] for one in interfaces[1:]} == {"efa-only"}
-    assert [one["networkCardIndex"] for one in interfaces] == list(range(32))
-
-
-def test_efa_interfaces_are_in_the_cluster_and_the_efa_security_group() -> None:
+def test_every_kind_of_capacity_can_have_efa_in_the_cluster_and_the_efa_security_group() -> None:
     efa = unusual().find(tokens.SECURITY_GROUP, "efa")
-    found = unusual().find(tokens.LAUNCH_TEMPLATE, "on-demand-efa")
-    assert efa.urn in found.property_dependencies["networkInterfaces"]
-    assert {len(one["securityGroups"]) for one in found.properties["networkInterfaces"]} == {2}
-    assert "vpcSecurityGroupIds" not in found.properties
-
-
-def test_efa_interfaces_set_no_subnet_and_no_public_address() -> None:
-    keys = {key for one in template(unusual(), "on-demand-efa")["networkInterfaces"] for key in one}
-    assert keys & {"subnetId", "associatePublicIpAddress"} == set()
-
-
-@pytest.mark.parametrize("name", ["on-demand", "spot", "reservation", "block"])
-def test_without_efa_a_node_has_the_default_interface_in_the_cluster_security_group(name: str) -> None:
-    assert "networkInterfaces" not in template(unusual(), name)
-    assert len(template(unusual(), name)["vpcSecurityGroupIds"]) == 1
+    for name in ("on-demand-efa", "spot-efa", "reservation-efa", "block-efa"):
+        found = unusual().find(tokens.LAUNCH_TEMPLATE, name)
+        interfaces = found.properties["networkInterfaces"]
+        assert [one["networkCardIndex"] for one in interfaces] == list(range(32))
+        assert [one["interfaceType"] for one in interfaces] == ["efa", *["efa-only"] * 31]
+        assert interfaces[0]["deviceIndex"] == 0
+        assert {len(one["securityGroups"]) for one in interfaces} == {2}
+        assert efa.urn in found.property_dependencies["networkInterfaces"]
+        assert {key for one in interfaces for key in one} & {"subnetId", "associatePublicIpAddress"} == set()
+        assert "vpcSecurityGroupIds" not in found.properties
+    for name in ("on-demand", "spot", "reservation", "block"):
+        assert "networkInterfaces" not in template(unusual(), name)
+        assert len(template(unusual(), name)["vpcSecurityGroupIds"]) == 1
 
 
 def test_only_configured_placement_groups_exist() -> None:
@@ -277,7 +119,6 @@ def test_a_group_uses_only_the_subnets_of_its_zones() -> None:
 
 def parts_of(user_data: str) -> list[Message]:
     message = email.message_from_bytes(b64decode(user_data))
-    assert message.is_multipart()
     return [part for part in message.walk() if not part.is_multipart()]
 
 
@@ -365,61 +206,20 @@ def test_a_node_partitions_its_gpus_at_every_boot_before_the_kubelet_starts(tmp_
     )
 
 
-@every_environment
-def test_the_volume_and_the_user_data_agree_on_how_images_are_pulled(environment: str) -> None:
-    for one in resolved(environment).all():
-        made = template(graph(environment), one.name)
-        [mapping] = made["blockDeviceMappings"]
-        assert mapping["ebs"].get("throughput", 125) == one.disk_throughput_mib
-        gates = spec_of(made["userData"]).get("featureGates")
-        assert gates == ({"FastImagePull": True} if one.pulls_in_parallel else None)
-
-
 def test_a_spot_group_lists_its_types_smallest_first_because_the_autoscaler_looks_at_the_first() -> None:
     capacity = {"kind": "spot", "instance_types": ["g5.2xlarge"]}
     changes = {"gpu_groups.0.instance_type": "g5.xlarge", "gpu_groups.0.capacity": capacity}
     assert group(varied(changes), "t4-us-east-1a")["instanceTypes"] == ["g5.xlarge", "g5.2xlarge"]
 
 
-def autoscaler_tags(recording: Recording, name: str) -> dict[str, str]:
-    urn = recording.find(tokens.NODE_GROUP, name).urn
+def test_template_tags_have_the_root_volume_if_pods_do_not_use_nvme() -> None:
+    urn = unusual().find(tokens.NODE_GROUP, "no-nvme").urn
     tags = [
-        one for one in recording.of_type(tokens.ASG_TAG) if urn in one.property_dependencies["autoscalingGroupName"]
+        one for one in unusual().of_type(tokens.ASG_TAG) if urn in one.property_dependencies["autoscalingGroupName"]
     ]
     assert not any(one.properties["tag"]["propagateAtLaunch"] for one in tags)
-    return {one.properties["tag"]["key"]: one.properties["tag"]["value"] for one in tags}
-
-
-def test_template_tags_describe_every_resource_of_an_empty_group() -> None:
-    tags = autoscaler_tags(graph("prod"), "h100")
-    assert tags == {
-        f"{TEMPLATE_TAG}/label/ray-train-platform/group": "h100",
-        f"{TEMPLATE_TAG}/label/ray-train-platform/gpu": "h100",
-        f"{TEMPLATE_TAG}/label/k8s.amazonaws.com/accelerator": "nvidia-h100",
-        f"{TEMPLATE_TAG}/label/ray-train-platform/capacity": "on_demand",
-        f"{TEMPLATE_TAG}/taint/nvidia.com/gpu": "present:NoSchedule",
-        f"{TEMPLATE_TAG}/resources/nvidia.com/gpu": "8",
-        f"{TEMPLATE_TAG}/resources/vpc.amazonaws.com/efa": "32",
-        f"{TEMPLATE_TAG}/resources/hugepages-2Mi": str(5128 * 2 * 2**20),
-        f"{TEMPLATE_TAG}/resources/ephemeral-storage": str(8 * 3800 * 10**9 * 85 // 100),
-    }
-
-
-def test_template_tags_have_no_start_up_taint() -> None:
-    assert not any(START_UP_TAINT.key in key for key in autoscaler_tags(graph("prod"), "l4-us-east-1c"))
-
-
-def test_template_tags_have_the_root_volume_if_pods_do_not_use_nvme() -> None:
-    tags = autoscaler_tags(unusual(), "no-nvme")
-    assert tags[f"{TEMPLATE_TAG}/resources/ephemeral-storage"] == str(200 * 2**30 * 85 // 100)
-
-
-def test_template_tags_count_time_slices_of_gpus() -> None:
-    assert autoscaler_tags(graph("dev"), "t4-us-east-1b")[f"{TEMPLATE_TAG}/resources/nvidia.com/gpu"] == "4"
-
-
-def test_template_tags_have_no_efa_without_efa() -> None:
-    assert f"{TEMPLATE_TAG}/resources/vpc.amazonaws.com/efa" not in autoscaler_tags(graph("prod"), "l4-us-east-1c")
+    values = {one.properties["tag"]["key"]: one.properties["tag"]["value"] for one in tags}
+    assert values[f"{TEMPLATE_TAG}/resources/ephemeral-storage"] == str(200 * 2**30 * 85 // 100)
 
 
 def test_a_pinned_ami_release_applies_to_its_kubernetes_minor_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The whole graph: provider, tags, dependencies, protection and outputs."""
+"""The whole graph: previews, outputs, and what a change of the settings changes."""
 
 from __future__ import annotations
 
@@ -6,20 +6,14 @@ import json
 
 import pytest
 
-from infra.policy.rules.protection import STATEFUL_TYPES
-from infra.policy.tokens import LUSTRE
 from infra.preview.recording import UNKNOWN, Recording, Resource
 from infra.spec.catalog import load_catalog
 from infra.spec.errors import SettingsError
 from infra.spec.outputs import KEPT_RELEASE, SCHEMA_VERSION, StackOutputs, check_outputs, read_outputs
-from infra.spec.protection import protection_of
 from infra.spec.release import load_release
-from infra.spec.settings.stack import StackSettings
 from tests.infra.aws.graphs import (
     ENVIRONMENTS,
-    ancestors,
     aws_resources,
-    depends_on,
     graph,
     preview,
     sample,
@@ -28,130 +22,43 @@ from tests.infra.aws.graphs import (
     varied,
 )
 
-every_environment = pytest.mark.parametrize("environment", ENVIRONMENTS)
+
+def options(one: Resource) -> tuple[object, ...]:
+    """What a preview knows of a resource besides its properties."""
+    return one.urn, one.protect, one.retain_on_delete, one.ignore_changes, one.dependencies
 
 
-@every_environment
-def test_all_aws_resources_use_one_provider(environment: str) -> None:
-    recording = graph(environment)
-    provider = recording.find("pulumi:providers:aws", "aws")
-    assert {one.provider for one in aws_resources(recording)} == {provider.urn}
-    assert recording.of_type("pulumi:providers:aws") == (provider,)
+def agrees(known: object, final: object) -> bool:
+    """Whether what a preview knows of a value is what it becomes."""
+    if isinstance(known, dict) and isinstance(final, dict):
+        return known.keys() == final.keys() and all(agrees(known[key], final[key]) for key in known)
+    if isinstance(known, list) and isinstance(final, list):
+        return len(known) == len(final) and all(map(agrees, known, final))
+    return known is UNKNOWN or known == final
 
 
-@every_environment
-def test_the_provider_has_the_allowed_accounts(environment: str) -> None:
-    provider = graph(environment).find("pulumi:providers:aws", "aws").properties
-    assert json.loads(provider["allowedAccountIds"]) == list(settings_of(environment).aws.allowed_accounts)
-    assert provider["region"] == settings_of(environment).aws.region
+def test_a_preview_has_the_resources_options_and_known_values_of_the_update() -> None:
+    for environment in ENVIRONMENTS:
+        for one, final in zip(preview(environment).resources, graph(environment).resources, strict=True):
+            assert options(one) == options(final), environment
+            assert agrees(one.properties, final.properties), one.urn
 
 
-@every_environment
-def test_default_tags_identify_stack_and_owner(environment: str) -> None:
-    settings, tags = settings_of(environment), tags_of(graph(environment))
-    name = settings.environment.name
-    assert tags["stack"] == f"ray-train-platform/{name}"
-    assert (tags["environment"], tags["kind"]) == (name, settings.environment.kind)
-    assert (tags["owner"], tags["version"]) == (settings.environment.owner, load_release().platform)
+def test_outputs_satisfy_the_contract_and_hold_no_secret() -> None:
+    for environment in ENVIRONMENTS:
+        recording = graph(environment)
+        outputs = read_outputs(recording.outputs, file="recording")
+        assert set(recording.outputs) == set(StackOutputs.model_fields) - {"is_recorded", "digests"}
+        assert not outputs.is_recorded
+        check_outputs(outputs, load_release(), catalog=load_catalog())
+        assert outputs.environment == settings_of(environment).environment.name
+        assert recording.secret_outputs == frozenset()
 
 
-def test_only_test_environments_have_an_expiry_tag() -> None:
-    assert tags_of(graph("test"))["expires"] == "2030-01-31T00:00:00+00:00"
-    assert "expires" not in tags_of(graph("prod"))
-
-
-@every_environment
-def test_every_resource_belongs_to_a_component(environment: str) -> None:
-    recording = graph(environment)
-    stray = [one.urn for one in aws_resources(recording) if not ancestors(recording, one)]
-    assert stray == []
-
-
-@every_environment
-def test_a_preview_has_the_same_resources_and_options(environment: str) -> None:
-    def options(one: Resource) -> tuple[object, ...]:
-        return one.urn, one.protect, one.retain_on_delete, one.ignore_changes, one.dependencies
-
-    assert list(map(options, preview(environment).resources)) == list(map(options, graph(environment).resources))
-
-
-@every_environment
-def test_known_values_in_a_preview_equal_the_final_values(environment: str) -> None:
-    def agrees(known: object, final: object) -> bool:
-        if known is UNKNOWN:
-            return True
-        if isinstance(known, dict) and isinstance(final, dict):
-            return known.keys() == final.keys() and all(agrees(known[key], final[key]) for key in known)
-        if isinstance(known, list) and isinstance(final, list):
-            return len(known) == len(final) and all(map(agrees, known, final))
-        return known == final
-
-    pairs = zip(preview(environment).resources, graph(environment).resources, strict=True)
-    assert [one.urn for one, final in pairs if not agrees(one.properties, final.properties)] == []
-
-
-@every_environment
-def test_stateful_resources_are_protected_by_kind_of_environment(environment: str) -> None:
-    wanted = protection_of(settings_of(environment).environment.kind)
-    stores = [one for one in graph(environment).resources if one.type in STATEFUL_TYPES]
-    assert {one.type for one in stores} == set(STATEFUL_TYPES) - {LUSTRE}
-    assert {(one.protect, one.retain_on_delete) for one in stores} == {(wanted.protect, wanted.retain_on_delete)}
-
-
-def test_every_child_of_a_bucket_is_protected_in_prod() -> None:
-    parts = [one for one in graph("prod").resources if one.type.startswith("aws:s3/")]
-    assert len(parts) == 3 * 7 + 2  # the log bucket has no access log
-    assert all(one.protect and one.retain_on_delete for one in parts)
-
-
-def test_stateless_resources_are_not_protected() -> None:
-    protected = {one.type for one in graph("prod").resources if one.protect}
-    assert (
-        protected & {"aws:eks/nodeGroup:NodeGroup", "aws:ec2/launchTemplate:LaunchTemplate", "aws:iam/role:Role"}
-        == set()
-    )
-
-
-@every_environment
-def test_nodes_depend_on_routes_add_ons_and_their_role(environment: str) -> None:
-    recording = graph(environment)
-    needed = [
-        *(one for one in recording.resources if one.type in {"aws:ec2/route:Route", "aws:ec2/natGateway:NatGateway"}),
-        *(recording.find("aws:eks/addon:Addon", name) for name in ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")),
-        *(one for one in recording.of_type("aws:iam/rolePolicyAttachment:RolePolicyAttachment") if "node-" in one.name),
-    ]
-    for group in recording.of_type("aws:eks/nodeGroup:NodeGroup"):
-        missing = [one.name for one in needed if not depends_on(recording, group, one)]
-        assert missing == []
-
-
-def test_add_ons_with_pods_depend_on_the_system_nodes() -> None:
-    recording = graph("prod")
-    system = [one for one in recording.of_type("aws:eks/nodeGroup:NodeGroup") if one.name.startswith("system-")]
-    assert len(system) == 3
-    for name in ("coredns", "metrics-server", "aws-ebs-csi-driver", "aws-efs-csi-driver"):
-        assert all(depends_on(recording, recording.find("aws:eks/addon:Addon", name), one) for one in system)
-
-
-def test_the_database_does_not_depend_on_nodes() -> None:
-    recording = graph("prod")
-    database = recording.find("aws:rds/instance:Instance", "mlflow")
-    groups = recording.of_type("aws:eks/nodeGroup:NodeGroup")
-    assert not any(depends_on(recording, database, group) for group in groups)
-
-
-@every_environment
-def test_outputs_satisfy_the_contract(environment: str) -> None:
-    outputs = read_outputs(graph(environment).outputs, file="recording")
-    assert set(graph(environment).outputs) == set(StackOutputs.model_fields) - {"is_recorded", "digests"}
-    assert not outputs.is_recorded
-    check_outputs(outputs, load_release(), catalog=load_catalog())
-    assert outputs.environment == settings_of(environment).environment.name
-
-
-@every_environment
-def test_no_output_is_secret(environment: str) -> None:
-    assert graph(environment).secret_outputs == frozenset()
+def test_without_a_team_or_a_budget_there_is_no_trainer_and_no_budget() -> None:
+    recording = varied({"teams": []})
+    assert "trainer" not in recording.outputs["roles"]
+    assert recording.of_type("aws:budgets/budget:Budget") == ()
 
 
 def test_a_preview_knows_every_output_that_no_resource_computes() -> None:
@@ -212,27 +119,3 @@ def test_another_team_adds_a_trainer_and_an_access_point_only() -> None:
     assert {urn.rpartition("::")[2] for urn in after.keys() - before.keys()} == {"vision-trainer", "team-vision"}
     changed = [urn for urn in before if before[urn] != after[urn]]
     assert {urn.rpartition("::")[2] for urn in changed} == {"trainer", "efs-csi"}
-
-
-def test_without_a_team_there_is_no_trainer() -> None:
-    recording = varied({"teams": []})
-    assert "trainer" not in recording.outputs["roles"]
-
-
-@every_environment
-def test_the_budget_counts_this_stacks_cost_only(environment: str) -> None:
-    settings: StackSettings = settings_of(environment)
-    assert settings.budget is not None
-    (budget,) = graph(environment).of_type("aws:budgets/budget:Budget")
-    stack = tags_of(graph(environment))["stack"]
-    assert budget.properties["costFilters"] == [{"name": "TagKeyValue", "values": [f"user:stack${stack}"]}]
-    assert float(budget.properties["limitAmount"]) == settings.budget.monthly_usd
-    thresholds = [one["threshold"] for one in budget.properties["notifications"] if one["notificationType"] == "ACTUAL"]
-    assert thresholds == list(settings.budget.alert_percent)
-    assert {mail for one in budget.properties["notifications"] for mail in one["subscriberEmailAddresses"]} == {
-        settings.budget.email
-    }
-
-
-def test_the_budget_is_optional() -> None:
-    assert sample().of_type("aws:budgets/budget:Budget") == ()

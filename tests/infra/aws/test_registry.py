@@ -38,18 +38,13 @@ def expired(policy: str, tags: list[str | None]) -> list[str | None]:
     return [tags[number] for number in sorted(found)]
 
 
-def test_derived_images_do_not_push_out_those_of_releases() -> None:
+def test_images_of_releases_and_derived_ones_do_not_push_out_each_other() -> None:
+    policy = lifecycle_policy(keep_images=3, untagged_days=7)
     tags: list[str | None] = [f"{RELEASE}-{number}" for number in range(3)]
     tags += [f"{DERIVED}-{number}" for number in range(5)]
-    assert expired(lifecycle_policy(keep_images=3, untagged_days=7), tags) == [f"{DERIVED}-0", f"{DERIVED}-1"]
-
-
-def test_images_of_releases_do_not_push_out_derived_ones() -> None:
-    tags: list[str | None] = [f"{DERIVED}-0", *(f"{RELEASE}-{number}" for number in range(4))]
-    assert expired(lifecycle_policy(keep_images=3, untagged_days=7), tags) == [f"{RELEASE}-0"]
-
-
-def test_a_cache_keeps_the_newest_images_whatever_their_tags() -> None:
+    assert expired(policy, tags) == [f"{DERIVED}-0", f"{DERIVED}-1"]
+    tags = [f"{DERIVED}-0", *(f"{RELEASE}-{number}" for number in range(4))]
+    assert expired(policy, tags) == [f"{RELEASE}-0"]
     assert expired(cache_policy(keep_images=2, untagged_days=7), ["v1", "latest", "1.2"]) == ["v1"]
 
 
