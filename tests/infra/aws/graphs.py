@@ -120,13 +120,6 @@ def unusual() -> Recording:
     )
 
 
-@cache
-def with_group(capacity: str) -> Recording:
-    """The sample environment with a single group, h100, of this kind of capacity."""
-    kinds = {"reservation": _reserved(RESERVED), "capacity_block": _block(BLOCK)}
-    return varied({"gpu_groups": [_group("h100", kinds.get(capacity, {"kind": capacity}))], "teams.0.gpus": {}})
-
-
 def with_lustre(kind: str) -> Recording:
     """The sample environment, of a kind, with an FSx for Lustre file system."""
     return record(_with_lustre(kind))

@@ -6,7 +6,7 @@ import io
 import re
 from collections import Counter
 from functools import cache
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, product
 from pathlib import Path
 
 import pytest
@@ -20,15 +20,13 @@ from matplotlib.transforms import Bbox
 from infra.preview.graph.architecture import Architecture, architecture_of
 from infra.preview.graph.cluster_layout import rows_of
 from infra.preview.graph.connections import Edge, bundled, ends
-from infra.preview.graph.contents import Box, Namespace, Style, contents_of
+from infra.preview.graph.contents import contents_of
 from infra.preview.graph.picture import draw, figure_of
 from infra.preview.graph.sheet import text_width, wrapped
 from infra.preview.graph.wiring import wires_of
 from infra.preview.recording import Recording, record
 from infra.spec.catalog import load_catalog
-from infra.spec.release import load_release
 from infra.spec.settings import StackSettings
-from platform_charts.charts.installs import installed_charts
 from tests.infra.aws.graphs import ENVIRONMENTS, EXISTING, graph, settings_of, unusual
 from tests.platform_charts.objects.sso_samples import with_single_sign_on
 
@@ -55,17 +53,6 @@ def recorded(name: str) -> Recording:
 def architecture(name: str) -> Architecture:
     """What the picture of one of `ALL` shows."""
     return architecture_of(settings(name), recorded(name), load_catalog())
-
-
-def namespaces(name: str) -> dict[str, Namespace]:
-    """The namespaces of one of `ALL`, and under an empty name the objects that are in none."""
-    contents = architecture(name).contents
-    return {one.name: one for one in (*contents.namespaces, contents.cluster_wide)}
-
-
-def boxes(name: str, namespace: str) -> dict[str, Box]:
-    """The boxes of a namespace by their titles."""
-    return {box.title: box for box in namespaces(name)[namespace].boxes}
 
 
 def uses(name: str) -> set[tuple[str, str]]:
@@ -95,64 +82,17 @@ def texts(name: str) -> tuple[tuple[str, Bbox], ...]:
     return tuple((one.get_text(), one.get_window_extent()) for one in found if one.get_text())
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_every_object_of_the_cluster_is_shown_or_counted_once(name: str) -> None:
-    contents = architecture(name).contents
-    everywhere = (*contents.namespaces, contents.cluster_wide)
-    shown = Counter(urn for one in everywhere for urn in (*one.urns, *(urn for box in one.boxes for urn in box.urns)))
-    shown.update(contents.urns)
-    objects = [one.urn for one in recorded(name).resources if one.type.startswith("kubernetes:")]
-    assert shown == Counter(objects)
-    for one in everywhere:
-        assert sum(one.counts.values()) == sum("v1:Namespace::" not in urn for urn in one.urns)
-
-
-@pytest.mark.parametrize("name", ENVIRONMENTS)
-def test_every_namespace_chart_queue_and_team_is_drawn(name: str) -> None:
-    shown = {text for text, _ in texts(name)}
-    release, found = load_release(), settings(name)
-    charts = {f"{chart} {release.charts[chart].version}" for chart in installed_charts(found)}
-    made = {one.properties["metadata"]["name"] for one in recorded(name).of_type("kubernetes:core/v1:Namespace")}
-    queues = {f"Local queue {team.name}" for team in found.teams}
-    assert charts | made | queues | {"kube-system", "Cohort ray-train-platform"} <= shown
-
-
-@pytest.mark.parametrize("name", ENVIRONMENTS)
-def test_the_queue_of_a_team_has_its_gpus(name: str) -> None:
-    for team in settings(name).teams:
-        facts = boxes(name, team.name)[f"Local queue {team.name}"].facts
-        owned, _, borrows = facts.removeprefix(f"Cluster queue {team.name}, GPUs: ").partition("; ")
-        assert {words.partition(" ")[2]: int(words.partition(" ")[0]) for words in owned.split(", ")} == team.gpus
-        assert borrows == ("may borrow" if team.borrow else "does not borrow")
-
-
-def test_a_chart_names_its_programs_without_their_helpers() -> None:
-    stack = next(box for box in boxes("prod", "monitoring").values() if box.style is Style.CHART)
-    programs = {words.partition(" ")[0] for words in stack.facts.removeprefix("Helm chart, ").split(", ")}
-    assert programs == {
-        *("alertmanager", "grafana", "kube-state-metrics", "node-exporter", "prometheus", "prometheus-operator")
-    }
-    assert "dcgm-exporter" in next(
-        facts.facts for title, facts in boxes("prod", "gpu-system").items() if "dcgm" in title
-    )
-
-
-def test_mlflow_is_shown_with_its_pods_and_schedules() -> None:
-    found = boxes("prod", "mlflow")
-    assert found["mlflow"].facts == "Deployment, 2 pods"
-    assert found["mlflow-backup"].facts == "CronJob, 17 2 * * *"
-    assert boxes("dev", "mlflow")["mlflow"].facts == "Deployment, 1 pod"
-
-
-def test_alert_rules_dashboards_and_policies_are_counted() -> None:
-    monitoring = boxes("prod", "monitoring")
-    [rules] = recorded("prod").of_type("kubernetes:monitoring.coreos.com/v1:PrometheusRule")
-    alerts = [rule for group in rules.properties["spec"]["groups"] for rule in group["rules"] if "alert" in rule]
-    assert monitoring["Alert rules"].facts.startswith(f"{len(alerts)} in ")
-    dashboards = [one for one in recorded("prod").resources if one.name.startswith("configmap-monitoring-dashboard-")]
-    assert monitoring["Dashboards"].facts == f"{len(dashboards)} in Grafana"
-    policies = [one for one in recorded("prod").resources if one.name.startswith("networkpolicy-research-")]
-    assert namespaces("prod")["research"].counts["NetworkPolicy"] == len(policies) > 5
+def test_every_object_of_the_cluster_is_shown_or_counted_once() -> None:
+    for name in ALL:
+        contents = architecture(name).contents
+        everywhere = (*contents.namespaces, contents.cluster_wide)
+        shown = Counter(urn for one in everywhere for box in one.boxes for urn in box.urns)
+        shown.update(urn for one in everywhere for urn in one.urns)
+        shown.update(contents.urns)
+        objects = [one.urn for one in recorded(name).resources if one.type.startswith("kubernetes:")]
+        assert shown == Counter(objects), name
+        for one in everywhere:
+            assert sum(one.counts.values()) == sum("v1:Namespace::" not in urn for urn in one.urns), name
 
 
 def test_the_cohort_says_which_gpus_no_team_owns() -> None:
@@ -193,23 +133,25 @@ def test_prometheus_reaches_what_it_scrapes_and_jobs_reach_mlflow() -> None:
 def test_a_load_balancer_leads_to_the_proxy_of_single_sign_on_and_the_proxy_to_the_uis() -> None:
     assert ("ALB rtp-dev-sso", "sso") in uses("single-sign-on")
     assert reached("single-sign-on", "sso") == {"mlflow", "monitoring"}
-    assert "sso" not in namespaces("dev")
+    assert "sso" not in {one.name for one in architecture("dev").contents.namespaces}
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_every_connection_ends_at_something_that_is_drawn(name: str) -> None:
-    facts = architecture(name)
-    beside = {one.urn for one in (*facts.stores, *facts.services)}
-    rows = {one.name for one in facts.contents.namespaces}
-    assert ends(facts.paths) <= rows
-    assert ends(facts.uses) <= rows | beside
-    assert {one.urn for one in facts.services} <= ends(facts.uses), "a service that nothing uses"
+def test_every_connection_ends_at_something_that_is_drawn_and_lets_it_in() -> None:
+    for name in ALL:
+        facts = architecture(name)
+        beside = {one.urn for one in (*facts.stores, *facts.services)}
+        rows = {one.name for one in facts.contents.namespaces}
+        assert ends(facts.paths) <= rows, name
+        assert ends(facts.uses) <= rows | beside, name
+        assert {one.urn for one in facts.services} <= ends(facts.uses), f"{name}: a service that nothing uses"
+        # The stack has no policies in kube-system, which is not its own.
+        assert {edge for edge in facts.paths if edge.target != "kube-system"} == admitted(name), name
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_the_other_end_of_a_path_lets_it_in(name: str) -> None:
+def admitted(name: str) -> set[Edge]:
+    """The namespaces that the network policies of others let in."""
     policies = recorded(name).of_type("kubernetes:networking.k8s.io/v1:NetworkPolicy")
-    admitted = {
+    edges = (
         Edge(
             peer["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"],
             one.properties["metadata"]["namespace"],
@@ -218,11 +160,8 @@ def test_the_other_end_of_a_path_lets_it_in(name: str) -> None:
         for rule in one.properties["spec"].get("ingress") or ()
         for peer in rule.get("from") or ()
         if "namespaceSelector" in peer
-    }
-    # The stack has no policies in kube-system, which is not its own.
-    assert {edge for edge in architecture(name).paths if edge.target != "kube-system"} == {
-        edge for edge in admitted if edge.source != edge.target
-    }
+    )
+    return {edge for edge in edges if edge.source != edge.target}
 
 
 def test_a_namespace_that_only_a_connection_names_has_a_row() -> None:
@@ -231,28 +170,20 @@ def test_a_namespace_that_only_a_connection_names_has_a_row() -> None:
     assert (found.boxes, found.counts, found.urns) == ((), {}, ())
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_no_text_covers_another_or_leaves_the_picture(name: str) -> None:
+@pytest.mark.parametrize("name", ["existing-cluster", "prod", "single-sign-on", "unusual"])
+def test_text_stays_in_the_picture_and_in_its_box_and_covers_no_other(name: str) -> None:
     found = texts(name)
     width, height = drawn(name).get_size_inches() * drawn(name).dpi
+    frames = [one.get_window_extent() for one in drawn(name).findobj(FancyBboxPatch)]
     for text, place in found:
         assert 0 <= place.x0 <= place.x1 <= width, text
         assert 0 <= place.y0 <= place.y1 <= height, text
-    covered = [(one, other) for (one, a), (other, b) in combinations(found, 2) if _overlap(a, b)]
-    assert covered == []
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_text_stays_in_its_box(name: str) -> None:
-    frames = [one.get_window_extent() for one in drawn(name).findobj(FancyBboxPatch)]
-    outside = []
-    for text, place in texts(name):
         middle = ((place.x0 + place.x1) / 2, (place.y0 + place.y1) / 2)
         around = [frame for frame in frames if frame.contains(*middle)]
         inmost = min(around, key=lambda frame: frame.width * frame.height, default=None)
-        if inmost is not None and not (inmost.x0 <= place.x0 and place.x1 <= inmost.x1):
-            outside.append(text)
-    assert outside == []
+        assert inmost is None or (inmost.x0 <= place.x0 and place.x1 <= inmost.x1), text
+    covered = [(one, other) for (one, a), (other, b) in combinations(found, 2) if _overlap(a, b)]
+    assert covered == []
 
 
 def _overlap(one: Bbox, other: Bbox) -> bool:
@@ -262,20 +193,19 @@ def _overlap(one: Bbox, other: Bbox) -> bool:
     return bool(across > 1 and up > 1)
 
 
-@pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize("width", [60.0, 88.5, 200.0])
-def test_boxes_are_inside_their_row_and_beside_each_other(name: str, width: float) -> None:
-    rows, frame, height = rows_of(architecture(name).contents, width)
-    assert all(upper.top + upper.height < lower.top for upper, lower in pairwise(rows))
-    assert rows[-1].top + rows[-1].height == pytest.approx(height)
-    for row in rows:
-        places = [Bbox.from_bounds(one.x, one.y, one.width, one.height) for one in row.boxes]
-        assert all(place.x1 <= width and place.y1 <= row.counts_y <= row.height for place in places)
-        assert not any(Bbox.intersection(one, other) for one, other in combinations(places, 2))
-        if row.namespace.is_team:
-            assert frame is not None
-            assert frame.top < row.top
-            assert row.top + row.height < frame.top + frame.height
+def test_boxes_are_inside_their_row_and_beside_each_other() -> None:
+    for name, width in product(ALL, (60.0, 88.5, 200.0)):
+        rows, frame, height = rows_of(architecture(name).contents, width)
+        assert all(upper.top + upper.height < lower.top for upper, lower in pairwise(rows)), name
+        assert rows[-1].top + rows[-1].height == pytest.approx(height), name
+        for row in rows:
+            places = [Bbox.from_bounds(one.x, one.y, one.width, one.height) for one in row.boxes]
+            assert all(place.x1 <= width and place.y1 <= row.counts_y <= row.height for place in places), name
+            assert not any(Bbox.intersection(one, other) for one, other in combinations(places, 2)), name
+            if row.namespace.is_team:
+                assert frame is not None
+                assert frame.top < row.top, name
+                assert row.top + row.height < frame.top + frame.height, name
 
 
 def test_the_picture_of_the_documents_is_the_current_one(tmp_path: Path) -> None:

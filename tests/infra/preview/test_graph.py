@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from matplotlib.image import imread
 from rich.console import Console
 
 from infra.lifecycle.cli import main
@@ -31,38 +30,26 @@ def architecture(environment: str) -> Architecture:
     return architecture_of(settings_of(environment), graph(environment), load_catalog())
 
 
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_the_table_has_a_row_for_every_resource(environment: str) -> None:
-    recording = graph(environment)
-    rows = printed(recording)
-    assert sorted(name for _, _, name, _ in rows) == sorted(
-        one.name for one in recording.resources if not one.is_component
-    )
+def test_the_table_has_a_row_for_every_resource_and_fits_in_eighty_columns() -> None:
+    for environment in ENVIRONMENTS:
+        recording = graph(environment)
+        rows = printed(recording)
+        names = sorted(one.name for one in recording.resources if not one.is_component)
+        assert sorted(name for _, _, name, _ in rows) == names, environment
+        components = len(recording.resources) - len(names)
+        assert table.resource_table(recording).caption == f"{len(names)} resources in {components} components"
+        screen = io.StringIO()
+        Console(width=80, file=screen).print(table.resource_table(recording))
+        assert max(map(len, screen.getvalue().splitlines())) <= 80, environment
 
 
-def test_a_row_shows_the_component_and_the_options() -> None:
+def test_a_row_shows_the_component_and_the_options_with_explicit_dependencies_only() -> None:
     rows = {(kind, name): (path, options) for path, kind, name, options in printed(graph("prod"))}
     assert rows["aws.rds.Instance", "mlflow"][1].startswith("protect; retain on delete")
     assert rows["aws.s3.Bucket", "checkpoints"] == ("storage/checkpoints", "protect; retain on delete")
     assert rows["aws.eks.NodeGroup", "h100"][1] == "ignore scalingConfig.desiredSize"
-
-
-def test_options_list_explicit_dependencies_only() -> None:
     cluster = graph("prod").find("aws:eks/cluster:Cluster", "cluster")
     assert "after LogGroup cluster, RolePolicy cluster, RolePolicyAttachment" in "; ".join(table.options_of(cluster))
-
-
-def test_the_caption_counts_resources_and_components() -> None:
-    recording = graph("dev")
-    components = sum(one.is_component for one in recording.resources)
-    caption = f"{len(recording.resources) - components} resources in {components} components"
-    assert table.resource_table(recording).caption == caption
-
-
-def test_the_table_fits_in_eighty_columns() -> None:
-    screen = io.StringIO()
-    Console(width=80, file=screen).print(table.resource_table(graph("dev")))
-    assert max(map(len, screen.getvalue().splitlines())) <= 80
 
 
 def test_the_document_has_every_property_of_every_resource() -> None:
@@ -87,13 +74,11 @@ def test_the_document_hides_secrets_and_shows_unknown_values_as_null() -> None:
     assert json.loads(text)["resources"][vpc.urn]["properties"]["later"] is None
 
 
-def test_the_document_is_deterministic() -> None:
-    assert document.render(graph("dev")) == document.render(graph("dev"))
-
-
-def test_the_picture_shows_zones_with_their_gateways() -> None:
+def test_the_picture_shows_the_gateways_of_the_zones_and_what_is_protected() -> None:
     assert [zone.has_nat for zone in architecture("dev").zones] == [True, False, False]
     assert [zone.has_nat for zone in architecture("prod").zones] == [True, True, True]
+    assert {store.is_protected for store in architecture("prod").stores} == {True}
+    assert {store.is_protected for store in architecture("dev").stores} == {False}
 
 
 def test_the_picture_shows_groups_in_their_zones_with_devices_and_placement() -> None:
@@ -115,11 +100,6 @@ def test_the_picture_shows_a_capacity_block() -> None:
     groups = {group.name: group for group in architecture_of(settings_of("dev"), unusual(), load_catalog()).groups}
     assert groups["block"].instance == "p5.48xlarge, 8 x H100"
     assert groups["block"].machines == "0 to 2 nodes, capacity block"
-
-
-def test_the_picture_shows_protection() -> None:
-    assert {store.is_protected for store in architecture("prod").stores} == {True}
-    assert {store.is_protected for store in architecture("dev").stores} == {False}
 
 
 def test_the_picture_shows_lustre_and_what_it_shows() -> None:
@@ -148,16 +128,6 @@ def test_the_picture_of_an_existing_cluster_names_it_and_the_add_ons_of_the_stac
     found = architecture("existing-cluster")
     assert (found.cluster, found.addons) == ("shared", ("aws-efs-csi-driver", "eks-node-monitoring-agent"))
     assert "an existing cluster, which the stack does not change" in found.control_plane
-
-
-@pytest.mark.parametrize("environment", ["prod", "test", "existing-cluster"])
-def test_the_picture_is_drawn(environment: str, tmp_path: Path) -> None:
-    file = tmp_path / "architecture.png"
-    picture.draw(settings_of(environment), graph(environment), file)
-    pixels = imread(file)
-    assert pixels.shape[1] == 2400
-    assert pixels.shape[0] > 2400, "the cluster is under the VPC"
-    assert 0.05 < (pixels[..., :3].min(axis=2) < 0.97).mean() < 0.95
 
 
 def test_an_svg_picture_is_deterministic(tmp_path: Path) -> None:
