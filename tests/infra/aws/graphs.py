@@ -158,16 +158,6 @@ def aws_resources(recording: Recording) -> Iterator[Resource]:
     return (one for one in recording.resources if one.type.startswith("aws:"))
 
 
-def ancestors(recording: Recording, resource: Resource) -> list[str]:
-    """Types of the resource's ancestors, the parent first."""
-    by_urn = {one.urn: one for one in recording.resources}
-    found, parent = [], resource.parent
-    while parent is not None:
-        found.append(by_urn[parent].type)
-        parent = by_urn[parent].parent
-    return found
-
-
 def depends_on(recording: Recording, later: Resource, earlier: Resource) -> bool:
     """Whether `later` depends on `earlier`, directly or transitively; a resource also depends on its parent."""
     by_urn = {one.urn: one for one in recording.resources}

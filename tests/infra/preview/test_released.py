@@ -24,23 +24,18 @@ def recorded() -> Mapping[str, Snapshot]:
     return record_at(commit)
 
 
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_the_files_are_what_the_releases_own_code_records(recorded: Mapping[str, Snapshot], environment: str) -> None:
-    assert read_released(environment) == stores_of(recorded[environment])
+def test_the_files_are_what_the_releases_own_code_records(recorded: Mapping[str, Snapshot]) -> None:
+    for environment in ENVIRONMENTS:
+        assert read_released(environment) == stores_of(recorded[environment]), environment
 
 
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_an_update_from_the_last_release_loses_no_state(recorded: Mapping[str, Snapshot], environment: str) -> None:
-    assert list(losses(recorded[environment], snapshot_of(graph(environment)))) == []
-
-
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_every_resource_of_the_last_release_stays_or_has_an_alias_or_is_removed_on_purpose(
-    recorded: Mapping[str, Snapshot], environment: str
-) -> None:
-    after = snapshot_of(graph(environment))
-    gone = {name for name in recorded[environment] if successor(name, after) is None}
-    assert gone - REMOVED.keys() == set()
+def test_an_update_from_the_last_release_loses_no_state(recorded: Mapping[str, Snapshot]) -> None:
+    """Every resource stays, or has an alias, or is removed on purpose."""
+    for environment in ENVIRONMENTS:
+        after = snapshot_of(graph(environment))
+        assert list(losses(recorded[environment], after)) == [], environment
+        gone = {name for name in recorded[environment] if successor(name, after) is None}
+        assert gone - REMOVED.keys() == set(), environment
 
 
 def test_a_resource_that_is_renamed_without_an_alias_is_gone() -> None:

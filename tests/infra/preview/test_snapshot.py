@@ -58,35 +58,25 @@ def _with_node_image(monkeypatch: pytest.MonkeyPatch, version: str) -> Snapshot:
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_the_graph_is_the_recorded_one(environment: str) -> None:
+def test_the_graph_is_the_recorded_one_as_the_command_writes_it(environment: str) -> None:
     before, after = read_snapshot(environment), snapshot_of(graph(environment))
     assert list(losses(before, after)) == []
     assert list(differences(before, after)) == [], f"if this is meant: {snapshot.__doc__}"
-
-
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_the_file_is_the_one_that_the_command_writes(environment: str) -> None:
-    text = (snapshot.GRAPHS / f"{environment}.json").read_text(encoding="utf-8")
-    assert text == rendered(read_snapshot(environment))
+    assert (snapshot.GRAPHS / f"{environment}.json").read_text(encoding="utf-8") == rendered(before)
 
 
 def test_every_type_that_the_policy_or_an_upgrade_protects_is_watched() -> None:
     assert {*STATEFUL_TYPES, tokens.CLUSTER, tokens.VPC, tokens.SUBNET} == PROTECTED == set(STATE) == set(REPLACING)
 
 
-def test_a_changed_input_is_named_with_both_values() -> None:
+def test_a_changed_input_or_option_is_named_with_both_values_or_their_digests() -> None:
     [line], lost = updated(GROUP, replace(GROUP, properties={**GROUP.properties, "capacityType": "SPOT"}))
     assert line.endswith('::h100: inputs.capacityType was "ON_DEMAND", is "SPOT"')
     assert lost == []
 
-
-def test_a_changed_option_is_named() -> None:
     [line], lost = updated(BUCKET, replace(BUCKET, protect=False))
     assert line.endswith("::checkpoints: protect was true, is absent")
     assert lost == []
-
-
-def test_a_long_value_that_changes_shows_as_another_digest() -> None:
     policy = PROD.find(tokens.BUCKET_POLICY, "checkpoints")
     [line], _ = updated(policy, replace(policy, properties={**policy.properties, "policy": "x" * 99}))
     assert "inputs.policy was " in line
@@ -99,26 +89,20 @@ def test_resources_that_come_and_go_are_named() -> None:
     assert lost == []
 
 
-@pytest.mark.parametrize("type_", sorted(SHIPPED))
-def test_a_store_that_is_gone_is_a_loss_of_what_it_holds(type_: str) -> None:
-    store = PROD.of_type(type_)[0]
-    [line] = updated(store)[1]
-    assert f"::{store.name}: is gone" in line
-    assert f"the stack would lose {STATE[type_]}" in line
+def test_a_store_that_is_gone_is_a_loss_of_what_it_holds() -> None:
+    for type_ in SHIPPED:
+        store = PROD.of_type(type_)[0]
+        [line] = updated(store)[1]
+        assert f"::{store.name}: is gone" in line
+        assert f"the stack would lose {STATE[type_]}" in line
 
 
-def test_a_store_that_is_renamed_without_an_alias_is_a_loss() -> None:
-    [line] = updated(BUCKET, renamed(BUCKET, "saves"))[1]
-    assert "::checkpoints: is gone, and no resource has its URN as an alias" in line
-
-
-@pytest.mark.parametrize("alias", [BUCKET.urn, "name=checkpoints", f"name=checkpoints,type={BUCKET.type}"])
-def test_a_store_that_is_renamed_with_an_alias_keeps_its_state(alias: str) -> None:
-    assert updated(BUCKET, renamed(BUCKET, "saves", alias))[1] == []
-
-
-def test_an_alias_of_another_resource_saves_nothing() -> None:
-    assert len(updated(BUCKET, renamed(BUCKET, "saves", "name=others"))[1]) == 1
+def test_a_store_that_is_renamed_keeps_its_state_only_with_an_alias_of_its_own() -> None:
+    for alias in (BUCKET.urn, "name=checkpoints", f"name=checkpoints,type={BUCKET.type}"):
+        assert updated(BUCKET, renamed(BUCKET, "saves", alias))[1] == [], alias
+    for others in ((), ("name=others",)):
+        [line] = updated(BUCKET, renamed(BUCKET, "saves", *others))[1]
+        assert "::checkpoints: is gone, and no resource has its URN as an alias" in line
 
 
 def test_a_renamed_component_without_an_alias_loses_all_that_is_in_it() -> None:
@@ -153,14 +137,11 @@ def test_a_store_moves_with_a_component_that_has_an_alias() -> None:
     assert len(updated(BUCKET, child, replace(moved, aliases=()))[1]) == 1
 
 
-@pytest.mark.parametrize("key", REPLACING[tokens.DATABASE])
-def test_an_input_that_replaces_the_database_is_a_loss(key: str) -> None:
-    [line] = updated(DATABASE, replace(DATABASE, properties={**DATABASE.properties, key: "other"}))[1]
-    assert f"{key} was " in line
-    assert 'is "other", which replaces the resource; the stack would lose every experiment and run' in line
-
-
-def test_an_input_inside_another_one_that_replaces_the_cluster_is_a_loss() -> None:
+def test_an_input_that_replaces_a_store_is_a_loss_also_inside_another_one() -> None:
+    for key in REPLACING[tokens.DATABASE]:
+        [line] = updated(DATABASE, replace(DATABASE, properties={**DATABASE.properties, key: "other"}))[1]
+        assert f"{key} was " in line
+        assert 'is "other", which replaces the resource; the stack would lose every experiment and run' in line
     cluster = PROD.find(tokens.CLUSTER, "cluster")
     network = {**cluster.properties["kubernetesNetworkConfig"], "serviceIpv4Cidr": "10.100.0.0/16"}
     changed = replace(cluster, properties={**cluster.properties, "kubernetesNetworkConfig": network})
