@@ -8,27 +8,16 @@ from datetime import date
 from infra.spec.release import load_release
 from tests.docs.workflows import ROOT
 
-TEXT = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-VERSIONS = re.findall(r"^## (\d+\.\d+\.\d+) - (.+)$", TEXT, re.MULTILINE)
-KINDS = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
 
-
-def test_the_newest_version_is_that_of_the_release() -> None:
-    assert VERSIONS[0][0] == str(load_release().platform)
-
-
-def test_every_section_is_a_version_with_its_date() -> None:
-    assert len(VERSIONS) == len(re.findall(r"^## ", TEXT, re.MULTILINE))
-    for place, (_, when) in enumerate(VERSIONS):
-        assert when == "unreleased" if place == 0 and when == "unreleased" else date.fromisoformat(when)
-
-
-def test_versions_are_listed_from_the_newest() -> None:
-    numbers = [tuple(map(int, version.split("."))) for version, _ in VERSIONS]
+def test_the_changelog_lists_dated_versions_from_that_of_the_release() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    versions = re.findall(r"^## (\d+\.\d+\.\d+) - (.+)$", text, re.MULTILINE)
+    assert versions[0][0] == str(load_release().platform)
+    assert len(versions) == len(re.findall(r"^## ", text, re.MULTILINE))
+    assert all(
+        date.fromisoformat(when) for place, (_, when) in enumerate(versions) if (place, when) != (0, "unreleased")
+    )
+    numbers = [tuple(map(int, version.split("."))) for version, _ in versions]
     assert numbers == sorted({*numbers}, reverse=True)
-
-
-def test_changes_are_of_the_known_kinds() -> None:
-    kinds = re.findall(r"^### (.+)$", TEXT, re.MULTILINE)
-    assert kinds
-    assert {*kinds} <= KINDS
+    kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    assert {*re.findall(r"^### (.+)$", text, re.MULTILINE)} <= kinds

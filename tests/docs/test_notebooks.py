@@ -72,16 +72,13 @@ def assert_quiet(notebook: Any) -> None:  # noqa: ANN401 - as above
     assert [one.text for one in outputs if one.get("name") == "stderr"] == []
 
 
-@pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)
-def test_git_has_neither_outputs_nor_counts(file: Path) -> None:
-    notebook = read(file.stem)
-    nbformat.validate(notebook)
-    assert notebook.metadata.kernelspec.name == "python3"
-    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    assert [cell.source for cell in code if cell.outputs or cell.execution_count is not None] == []
-
-
-def test_every_notebook_is_executed_here() -> None:
+def test_git_has_neither_outputs_nor_counts_and_every_notebook_is_executed_here() -> None:
+    for file in NOTEBOOKS:
+        notebook = read(file.stem)
+        nbformat.validate(notebook)
+        assert notebook.metadata.kernelspec.name == "python3"
+        code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+        assert [cell.source for cell in code if cell.outputs or cell.execution_count is not None] == []
     tested = set(re.findall(r'\bexecute\("(\w+)"', Path(__file__).read_text(encoding="utf-8")))
     assert tested == {file.stem for file in NOTEBOOKS}
 
@@ -197,15 +194,12 @@ def test_what_cannot_be_opened_is_refused(tmp_path: Path) -> None:
         copy_notebooks(folder=tmp_path / "copies")
 
 
-@pytest.mark.parametrize("words", [["--gpus", "2"], ["--team", "research"], ["--code", "."]])
-def test_what_only_a_session_has_is_refused_on_this_machine(words: list[str], tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "training", "notebook", *words]
+def test_what_only_a_session_has_is_refused_on_this_machine(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "training", "notebook", "--gpus", "2"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     refused = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert (refused.returncode, refused.stderr.splitlines()[0]) == (
-        ExitStatus.WRONG_INPUT,
-        f"error: {words[0]} needs a cluster",
-    )
+    assert refused.returncode == ExitStatus.WRONG_INPUT
+    assert refused.stderr.startswith("error: --gpus needs a cluster\n")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,4 +1,4 @@
-"""docs/TROUBLESHOOTING.md: every error class has an entry, and what it quotes and says to type exists."""
+"""docs/TROUBLESHOOTING.md: every error class has an entry, which says what to do."""
 
 from __future__ import annotations
 
@@ -10,21 +10,13 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
 from infra.spec.errors import PlatformError
-from tests.docs.make_commands import make_commands, problems_of
-from tests.docs.messages import PACKAGES, ROOT, is_said
+from tests.docs.workflows import ROOT
 
-DOCUMENT = ROOT / "docs" / "TROUBLESHOOTING.md"
-TEXT = DOCUMENT.read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "TROUBLESHOOTING.md").read_text(encoding="utf-8")
+PACKAGES = ("infra", "observability", "platform_charts", "training", "tune")
 STAND_ALONE = "platform_charts.images"
 """Programs of images, which cannot import the platform's errors."""
-
-OF_TORCH = ("CUDA out of memory",)
-"""Quoted beside a message of ours."""
-
-_CODE = re.compile(r"(`{1,2})(.+?)\1(?!`)")
 
 
 class Entry(NamedTuple):
@@ -37,11 +29,6 @@ class Entry(NamedTuple):
 
     title: str
     body: str
-
-    @property
-    def quoted(self) -> list[str]:
-        """What the heading quotes."""
-        return [found[2].strip() for found in _CODE.finditer(self.title)]
 
     @property
     def is_upstream(self) -> bool:
@@ -62,8 +49,6 @@ def entries() -> list[Entry]:
 
 
 ENTRIES = entries()
-QUOTED = [text for entry in ENTRIES if not entry.is_upstream for text in entry.quoted if text not in OF_TORCH]
-COMMANDS = make_commands(TEXT)
 
 
 def bases(path: Path) -> Iterator[tuple[str, set[str]]]:
@@ -94,40 +79,15 @@ def error_classes() -> dict[str, type[PlatformError]]:
     return known
 
 
-def test_every_error_class_has_an_entry() -> None:
+def test_every_error_class_has_an_entry_with_its_exit_status() -> None:
     assert set(error_classes()) - {entry.error for entry in ENTRIES} == set()
-
-
-def test_entries_name_error_classes_that_exist_with_their_exit_status() -> None:
     for entry in ENTRIES:
         if entry.error:
             status = error_classes()[entry.error].status
             assert f"`{entry.error}`, exit status {status.value}" in entry.body, entry.title
 
 
-@pytest.mark.parametrize("quotation", QUOTED)
-def test_a_message_of_ours_is_in_the_source(quotation: str) -> None:
-    assert is_said(quotation)
-
-
-def test_a_quotation_that_no_message_has_is_found_out() -> None:
-    assert not is_said("run … is driven already by process …")
-
-
-@pytest.mark.parametrize("typed", COMMANDS)
-def test_a_make_command_has_a_target_and_variables_with_an_effect(typed: str) -> None:
-    assert list(problems_of(typed)) == []
-
-
-@pytest.mark.parametrize("typed", ["make tran", "make train WORKER=2", "make monitor NAME=a EPOCHS=2"])
-def test_a_wrong_make_command_is_found_out(typed: str) -> None:
-    assert list(problems_of(typed))
-
-
-def test_every_entry_says_what_to_do() -> None:
+def test_every_entry_says_what_to_do_and_an_upstream_one_what_the_platform_does_about_it() -> None:
     assert [entry.title for entry in ENTRIES if "**Do.**" not in entry.body] == []
-
-
-def test_every_upstream_entry_says_what_this_platform_does_about_it() -> None:
     silent = [entry.title for entry in ENTRIES if entry.is_upstream and "**Here.**" not in entry.body]
     assert silent == ["`make: *** […] Error …`"]

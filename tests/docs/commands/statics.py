@@ -4,73 +4,123 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import shlex
-import subprocess
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.util import find_spec
 from itertools import takewhile
+from typing import Annotated, Any, get_origin
 
 import boto3
+import yaml
 from botocore import xform_name
 from botocore.exceptions import UnknownServiceError
-from pydantic import ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
 
 from tests.docs.commands.found import ROOT
-from tests.docs.commands.needs import Words, is_example, parse
-from tests.docs.make_commands import problems_of
-from tests.docs.settings import check_setting
 from tests.makefile import command as planned
+from tests.reference import make_targets
 from tests.reference.programs import BENCHMARKS, COMMAND_LINES, IMAGES, TOOLS, command_line
+from training.config.schema import TrainingSettings
 
-SHIPPED_SETTINGS = ROOT / "training" / "configs"
 _PROGRAMS = {program.module: program for program in (*BENCHMARKS, *TOOLS, *IMAGES)}
+_EXPORTED = {"PYTHON", "TORCH_INDEX", "TORCH_VERSION"}
+"""Variables that every command of make passes on."""
+
+_PLACEHOLDER = re.compile(r"…|^[A-Z]+$|^\w\.\w=|^(/data|/nfs|/shared|s3://|ds_config\.json)\b")
+"""Settings and values that stand for others in the documents."""
 
 
 def problems(text: str) -> Iterator[str]:
     """What is wrong with a command."""
-    yield from [*_syntax(text)] or _of_words(parse(text))
+    try:
+        words = [word for word in shlex.split(text) if word != "…"]
+    except ValueError as error:
+        yield str(error)
+        return
+    while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
+        words.pop(0)
+    if words[:1] == ["timeout"] and "make" in words:
+        words = words[words.index("make") :]
+    program, *arguments = words or [""]
+    if program == "make":
+        yield from _of_make(arguments)
+    elif program.endswith("python") and arguments[:1] == ["-m"]:
+        yield from _options(arguments[1], arguments[2:])
+    elif program.startswith((".ci/", ".venv/bin/")) and not (ROOT / program).is_file():
+        yield f"no file {program}"
+    elif program == "aws":
+        yield from _of_aws(arguments)
 
 
-def _of_words(words: Words) -> Iterator[str]:
-    if words.program == "make":
-        yield from [*problems_of(shlex.join(["make", *words.arguments]))] or _options_of_target(words)
-        yield from _settings(words)
-    elif module := _module(words.program):
-        yield from _options(module, words.arguments)
-    elif words.program.startswith((".ci/", ".venv/bin/")) and not (ROOT / words.program).is_file():
-        yield f"no file {words.program}"
-    elif words.program == "aws":
-        yield from _aws(words.arguments)
+def check_setting(key: str, value: str | None) -> None:
+    """Fail if the schema has no such setting, or the setting does not accept the value."""
+    section: Any = TrainingSettings
+    field = FieldInfo(annotation=TrainingSettings)
+    for name in key.split("."):
+        if get_origin(section) is dict:
+            return
+        assert isinstance(section, type), f"{key} is below a setting"
+        assert issubclass(section, BaseModel), f"{key} is below a setting"
+        assert name in section.model_fields, f"no setting {key}"
+        field = section.model_fields[name]
+        section = field.annotation
+    if value is not None:
+        accepted: TypeAdapter[object] = TypeAdapter(Annotated[section, field])
+        accepted.validate_python(yaml.safe_load(value))
 
 
-def _syntax(text: str) -> Iterator[str]:
-    checked = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True, check=False)
-    if checked.returncode:
-        yield checked.stderr.strip()
+@cache
+def _targets() -> dict[str, frozenset[str]]:
+    """The variables that each target of make takes."""
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    known = make_targets.variables(text)
+    return {one.name: frozenset(make_targets.used(one, known)) | _EXPORTED for one in make_targets.targets(text)}
 
 
-def _options_of_target(words: Words) -> Iterator[str]:
-    """What is wrong with the options that make gives the program."""
-    match planned(*(word for word in words.arguments if word != "…")):
-        case ["-m", program, *arguments] if module := _module(program):
-            yield from _options(module, arguments)
+def _of_make(arguments: Sequence[str]) -> Iterator[str]:
+    variables = dict(word.partition("=")[::2] for word in arguments if "=" in word)
+    targets = [word for word in arguments if "=" not in word]
+    if unknown := [target for target in targets if target not in _targets()]:
+        yield f"no target {', '.join(unknown)}"
+        return
+    taken = {name for target in targets for name in _targets()[target]}
+    yield from (f"{' '.join(targets)} does not take {name}" for name in variables.keys() - taken)
+    yield from _settings(variables)
+    if "ARGS" in variables and variables.keys() <= taken:
+        match planned(*arguments):
+            case ["-m", module, *options] if "." in module or module in COMMAND_LINES:
+                yield from _options(module, options)
 
 
-def _module(program: str) -> str | None:
-    """The module that a program is; None if it is another program than Python."""
-    return program if "." in program.strip(".") or program in COMMAND_LINES else None
+def _settings(variables: dict[str, str]) -> Iterator[str]:
+    for setting in shlex.split(variables.get("SET", "")):
+        key, _, value = setting.partition("=")
+        if not key.startswith("search.") and not _PLACEHOLDER.search(setting):
+            try:
+                check_setting(key, None if _PLACEHOLDER.search(value) else value)
+            except (AssertionError, ValidationError) as error:
+                yield f"{setting}: {error}"
+    config = variables.get("CONFIG", "")
+    if config and not config.endswith(".yaml") and not (ROOT / f"training/configs/{config}.yaml").is_file():
+        yield f"no configuration {config}"
 
 
 def _options(module: str, arguments: Sequence[str]) -> Iterator[str]:
-    if not arguments and module in COMMAND_LINES:
-        return  # its default
     if module in COMMAND_LINES:
+        if not arguments:
+            return  # its default
         parser = command_line(module).parser()
     elif module in _PROGRAMS:
         parser = _PROGRAMS[module].make()
     else:
-        if not _exists(module):
+        try:
+            is_found = find_spec(module) is not None
+        except ModuleNotFoundError:
+            is_found = False
+        if not is_found:
             yield f"no module {module}"
         return
     said = io.StringIO()
@@ -83,49 +133,29 @@ def _options(module: str, arguments: Sequence[str]) -> Iterator[str]:
 
 
 @cache
-def _exists(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False
+def _client(service: str) -> Any:  # noqa: ANN401 - boto3 makes its clients at run time
+    return boto3.client("s3" if service == "s3api" else service, region_name="us-east-1")
 
 
-def _settings(words: Words) -> Iterator[str]:
-    """What is wrong with the settings of `SET` and the name in `CONFIG`."""
-    for setting in shlex.split(words.variables.get("SET", "")):
-        key, _, value = setting.partition("=")
-        if not key.startswith("search.") and "…" not in setting:
-            try:
-                check_setting(key, None if is_example(value) else value)
-            except (AssertionError, ValidationError) as error:
-                yield f"{setting}: {error}"
-    config = words.variables.get("CONFIG", "")
-    if config and not config.endswith(".yaml") and not (SHIPPED_SETTINGS / f"{config}.yaml").is_file():
-        yield f"no configuration {config}"
-
-
-def _aws(arguments: Sequence[str]) -> Iterator[str]:
-    """What is wrong with the first command of the AWS CLI, which makes its commands of the same models as boto3."""
+def _of_aws(arguments: Sequence[str]) -> Iterator[str]:
+    """The AWS CLI makes its commands of the same models as boto3."""
     service, operation, *options = takewhile(lambda word: word != "|", arguments)
     try:
-        client = boto3.client("s3" if service == "s3api" else service, region_name="us-east-1")
+        meta = _client(service).meta
     except UnknownServiceError:
         yield f"the AWS CLI has no service {service}"
         return
     if operation == "wait":
-        if options[0].replace("-", "_") not in client.waiter_names:
+        if options[0].replace("-", "_") not in _client(service).waiter_names:
             yield f"{service} has no waiter {options[0]}"
         return
-    meta = client.meta
     name = meta.method_to_api_mapping.get(operation.replace("-", "_"))
     if name is None:
         yield f"{service} has no operation {operation}"
         return
     members = meta.service_model.operation_model(name).input_shape.members
-    known = {xform_name(member, "-"): shape.type_name for member, shape in members.items()}
-    for option in (word.removeprefix("--") for word in options if word.startswith("--")):
-        if (
-            option not in {*known, "query", "output", "max-items"}
-            and known.get(option.removeprefix("no-")) != "boolean"
-        ):
-            yield f"{service} {operation} has no option --{option}"
+    known = {xform_name(member, "-") for member in members} | {"query", "output", "max-items"}
+    given = {word.removeprefix("--") for word in options if word.startswith("--")}
+    yield from (
+        f"{operation} has no option --{one}" for one in given if {one, one.removeprefix("no-")}.isdisjoint(known)
+    )
