@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from tests.engines.checkouts import project_files
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -127,10 +125,10 @@ MACHINE_TRACES = {
 }
 
 
-@pytest.mark.parametrize("what", MACHINE_TRACES)
-def test_no_file_holds(what: str) -> None:
-    pattern = re.compile(MACHINE_TRACES[what].encode())
-    assert [name for name in project_files() if pattern.search((ROOT / name).read_bytes())] == []
+def test_no_file_holds_a_trace_of_a_machine_or_of_unfinished_work() -> None:
+    patterns = {what: re.compile(pattern.encode()) for what, pattern in MACHINE_TRACES.items()}
+    contents = {name: (ROOT / name).read_bytes() for name in project_files()}
+    assert [(name, what) for name, text in contents.items() for what in patterns if patterns[what].search(text)] == []
 
 
 def test_imports_keep_the_contracts(tmp_path: Path) -> None:
@@ -153,31 +151,20 @@ def heavy_imports(*program: str) -> set[str]:
     return imported & HEAVY
 
 
-@pytest.mark.parametrize(("program", "command"), [("training", "train"), ("tune", "search")])
-@pytest.mark.parametrize("arguments", [["--help"], ["COMMAND", "--help"], ["COMMAND", "--print-config"]])
-def test_a_command_that_does_not_train_imports_nothing_heavy(program: str, command: str, arguments: list[str]) -> None:
-    words = [command if word == "COMMAND" else word for word in arguments]
-    assert heavy_imports("-m", program, *words) == set()
+def test_a_command_that_does_not_train_imports_nothing_heavy() -> None:
+    for words in (
+        ("training", "--help"),
+        ("training", "train", "--print-config"),
+        ("tune", "search", "--print-config"),
+    ):
+        assert heavy_imports("-m", *words) == set(), words
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        "training.cli",
-        "training.config.load",
-        "training.errors",
-        "training.rundir",
-        "training.preflight",
-        "training.supervisor",
-        "training.models.registry",
-        "training.data.registry",
-        "observability.runlog",
-        "observability.metrics.inventory",
-        "observability.progress",
-        "tune.config",
-        "tune.history",
+def test_light_modules_import_nothing_heavy() -> None:
+    light = (
+        *("training.cli", "training.config.load", "training.errors", "training.rundir", "training.preflight"),
+        *("training.supervisor", "training.models.registry", "training.data.registry", "observability.runlog"),
+        *("observability.metrics.inventory", "observability.progress", "tune.config", "tune.history"),
         "tune.searchers.make",
-    ],
-)
-def test_a_light_module_imports_nothing_heavy(module: str) -> None:
-    assert heavy_imports("-c", f"import {module}") == set()
+    )
+    assert heavy_imports("-c", f"import {', '.join(light)}") == set()

@@ -58,38 +58,23 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path)
 
 
-def test_an_environment_is_installed_with_hashes_and_compiled(folder: Folder) -> None:
+NEWER = "numpy==2 \\\n    --hash=sha256:0\n"
+
+
+def test_an_environment_is_installed_with_hashes_and_again_once_its_lock_has_changed(folder: Folder) -> None:
     assert folder.run("train") == "pip sync --require-hashes requirements.lock\n"
-
-
-def test_an_environment_that_is_up_to_date_is_not_changed(folder: Folder) -> None:
-    folder.run("train")
     assert folder.run("train") == ""
-
-
-def test_a_changed_lock_is_installed(folder: Folder) -> None:
-    folder.run("train")
-    (folder.path / "requirements.lock").write_text("numpy==2 \\\n    --hash=sha256:0\n")
+    (folder.path / "requirements.lock").write_text(NEWER)
     assert "requirements.lock" in folder.run("train")
 
 
-def test_the_contributors_environment_serves_all_work(folder: Folder) -> None:
+def test_the_contributors_environment_serves_all_work_and_follows_each_of_its_locks(folder: Folder) -> None:
     assert folder.run("dev") == f"pip sync --require-hashes requirements-dev.lock\n{DEEPSPEED}"
-    assert folder.run("train") == ""
-    assert folder.run("infra") == ""
-    assert folder.run("deepspeed") == ""
-
-
-@pytest.mark.parametrize("lock", ["requirements-dev.lock", "requirements-deepspeed.lock"])
-def test_a_change_of_either_lock_of_the_contributors_is_installed(folder: Folder, lock: str) -> None:
-    folder.run("dev")
-    (folder.path / lock).write_text("numpy==2 \\\n    --hash=sha256:0\n")
-    assert lock in folder.run("dev")
-
-
-def test_training_keeps_the_contributors_packages(folder: Folder) -> None:
-    folder.run("dev")
-    (folder.path / "requirements.lock").write_text("numpy==2 \\\n    --hash=sha256:0\n")
+    assert [folder.run(kind) for kind in ("train", "infra", "deepspeed")] == ["", "", ""]
+    for lock in ("requirements-dev.lock", "requirements-deepspeed.lock"):
+        (folder.path / lock).write_text(NEWER)
+        assert lock in folder.run("dev")
+    (folder.path / "requirements.lock").write_text(NEWER)
     assert " requirements-dev.lock\n" in folder.run("train")
 
 
@@ -99,15 +84,11 @@ def test_an_environment_may_serve_training_and_infrastructure(folder: Folder) ->
     assert folder.run("train") == ""
 
 
-def test_deepspeed_is_built_after_the_rest_is_installed(folder: Folder) -> None:
+def test_deepspeed_is_built_after_the_rest_and_kept_when_a_lock_changes(folder: Folder) -> None:
     assert folder.run("train")
     assert folder.run("deepspeed") == f"pip sync --require-hashes requirements.lock\n{DEEPSPEED}"
     assert folder.run("train") == ""
-
-
-def test_a_changed_lock_keeps_deepspeed(folder: Folder) -> None:
-    folder.run("deepspeed")
-    (folder.path / "requirements.lock").write_text("numpy==2 \\\n    --hash=sha256:0\n")
+    (folder.path / "requirements.lock").write_text(NEWER)
     assert folder.run("train") == f"pip sync --require-hashes requirements.lock\n{DEEPSPEED}"
 
 
@@ -124,7 +105,7 @@ def test_another_build_of_torch_replaces_the_locked_one(folder: Folder) -> None:
 def test_the_choice_of_torch_is_kept_when_a_lock_changes(folder: Folder) -> None:
     folder.run("train", TORCH_VERSION="2+cpu")
     assert folder.run("train") == ""
-    (folder.path / "requirements.lock").write_text("numpy==2 \\\n    --hash=sha256:0\n")
+    (folder.path / "requirements.lock").write_text(NEWER)
     assert folder.run("train").endswith("torch==2+cpu\n")
 
 
