@@ -1,4 +1,4 @@
-"""The committed reference is what the code makes, and has every program, option, setting and field, each with its meaning."""
+"""The committed reference is what the code makes, and has every program, option, setting and field with its meaning."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 
 from tests.makefile import make
 from tests.reference import make_targets, programs
@@ -18,48 +15,14 @@ from tests.reference.pages import FOLDER, ROOT, files, written
 from tests.test_conventions import modules
 
 WRITE = "run `make reference`"
-LONGEST_PAGE = 1500
 OUR_PROGRAMS = ("infra/", "platform_charts/", "training/", "tune/", "observability/")
 
 
-@pytest.fixture(scope="module")
-def made() -> dict[Path, str]:
-    return files()
-
-
-def test_the_committed_files_are_what_the_code_makes(made: dict[Path, str]) -> None:
+def test_the_committed_files_are_what_the_code_makes_with_a_meaning_for_everything() -> None:
+    made = files()
     assert set(written()) == set(made), WRITE
     changed = [str(path) for path, text in made.items() if (ROOT / path).read_text(encoding="utf-8") != text]
     assert changed == [], WRITE
-
-
-def test_the_pages_are_made_equal_twice(made: dict[Path, str]) -> None:
-    assert files() == made
-
-
-def test_no_page_is_too_long_to_read(made: dict[Path, str]) -> None:
-    assert {str(path): text.count("\n") for path, text in made.items() if text.count("\n") > LONGEST_PAGE} == {}
-
-
-def test_every_link_leads_to_a_file_and_a_heading(made: dict[Path, str]) -> None:
-    for path, text in made.items():
-        prose = re.sub(r"`[^`\n]*`(?!\])", "", text)
-        for target, anchor in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", prose):
-            linked = (ROOT / path).parent / target if target else ROOT / path
-            assert linked.is_file(), f"{path} links {target}"
-            headings = re.findall(r"^#+ (.*)$", linked.read_text(encoding="utf-8"), re.MULTILINE)
-            anchors = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
-            assert not anchor or anchor in anchors, f"{path} links #{anchor}"
-
-
-def test_every_row_has_the_cells_of_its_head(made: dict[Path, str]) -> None:
-    for path, text in made.items():
-        for rows in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
-            cells = {len(re.findall(r"(?<!\\)\|", row)) for row in rows.splitlines()}
-            assert len(cells) == 1, f"{path}: {rows[:100]}"
-
-
-def test_every_setting_field_and_option_has_a_meaning(made: dict[Path, str]) -> None:
     settings = [FOLDER / f"{name}-settings.md" for name in ("training", "search", "environment")]
     for path in [*settings, FOLDER / "events.md", FOLDER / "metrics.md"]:
         without = [line for line in made[path].splitlines() if re.match(r"\| `[^|]*\|", line) and line.endswith("|  |")]
@@ -67,23 +30,16 @@ def test_every_setting_field_and_option_has_a_meaning(made: dict[Path, str]) -> 
     assert "| field | type | default |\n" not in made[FOLDER / "events.md"]
 
 
-def test_the_commands_of_make_are_those_of_its_help() -> None:
+def test_the_page_of_make_has_the_commands_of_its_help_and_the_variables_that_their_definitions_use() -> None:
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
-    helped = make("help")
+    helped, known = make("help"), make_targets.variables(text)
     assert helped.returncode == 0, helped.stderr
     names = [line.split()[0] for line in helped.stdout.splitlines() if line.startswith("  ")]
-    assert [target.name for target in make_targets.targets(text)] == names
-
-
-def test_a_command_of_make_takes_the_variables_of_the_definitions_that_it_uses() -> None:
-    text = (ROOT / "Makefile").read_text(encoding="utf-8")
-    known = make_targets.variables(text)
     used = {target.name: make_targets.used(target, known) for target in make_targets.targets(text)}
+    assert [*used] == names
     assert used["verify"] == ("NAME", "ARGS")
     assert {"MODEL", "SET", "ENV", "TEAM", "GROUP", "SCHEDULE"} <= set(used["train"])
-    assert {name for names in used.values() for name in names} | {"PYTHON", "TORCH_INDEX", "TORCH_VERSION"} == set(
-        known
-    )
+    assert {name for names in used.values() for name in names} | {"PYTHON", "TORCH_INDEX", "TORCH_VERSION"} == {*known}
 
 
 def test_every_program_is_documented_or_internal() -> None:
