@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from infra.spec.capacity import LaunchRequest, Spot, vcpus_by_quota
 from infra.spec.catalog import load_catalog
 from infra.spec.errors import SettingsError
-from infra.spec.launch_plan import launch_plan
+from infra.spec.launch_plan import LaunchPlan, launch_plan
 from infra.spec.launch_rules import launch_violations
 
 CATALOG = load_catalog()
@@ -60,9 +60,8 @@ requests = st.builds(
 )
 
 
-@pytest.mark.parametrize(
-    ("case", "key", "message"),
-    [
+def test_an_invalid_combination_is_refused_by_key_and_rule() -> None:
+    for case, key, message in (
         (request(capacity="spot", efa=True), "efa", "spot capacity excludes EFA"),
         (request("g5.xlarge", efa=True), "efa", "use a type with EFA: g5.12xlarge, g5.48xlarge"),
         (request("m7i.large", efa=True), "efa", "m7i.large does not support EFA"),
@@ -89,19 +88,12 @@ requests = st.builds(
             "use a type of p4d, p4de, p5, p5e, p5en, p6-b200, p6-b300, or other capacity",
         ),
         (request("m7i.large", efa=True), "efa", "p6-b200.48xlarge"),
-    ],
-)
-def test_an_invalid_combination_is_refused_by_key_and_rule(case: LaunchRequest, key: str, message: str) -> None:
-    (violation,) = launch_violations(case, catalog=CATALOG, network_zones=ZONES)
-    zones = case.availability_zones or ZONES
-    values = {"efa": "true", "placement": case.placement, "availability_zones": ", ".join(zones)}
-    assert (violation.key, violation.value) == (key, values.get(key, case.capacity.kind))
-    assert message in str(violation)
-
-
-@pytest.mark.parametrize("capacity", ["on_demand", "spot"])
-def test_a_type_without_efa_is_valid_without_efa(capacity: str) -> None:
-    assert list(launch_violations(request("g5.xlarge", capacity), catalog=CATALOG, network_zones=ZONES)) == []
+    ):
+        (violation,) = launch_violations(case, catalog=CATALOG, network_zones=ZONES)
+        zones = case.availability_zones or ZONES
+        values = {"efa": "true", "placement": case.placement, "availability_zones": ", ".join(zones)}
+        assert (violation.key, violation.value) == (key, values.get(key, case.capacity.kind)), case
+        assert message in str(violation), case
 
 
 def test_an_invalid_plan_is_refused_with_the_group_and_every_broken_rule() -> None:
@@ -112,28 +104,19 @@ def test_an_invalid_plan_is_refused_with_the_group_and_every_broken_rule() -> No
     assert [line.partition(":")[0] for line in lines] == ["node group group"] * 4
 
 
-@pytest.mark.parametrize(
-    ("capacity", "capacity_type", "market_type", "reservation"),
-    [
-        ("on_demand", "ON_DEMAND", None, None),
-        ("spot", "SPOT", None, None),
-        ("reservation", "ON_DEMAND", None, RESERVATION),
-        ("capacity_block", "CAPACITY_BLOCK", "capacity-block", RESERVATION),
-    ],
-)
-def test_each_kind_of_capacity_has_the_capacity_type_of_eks_and_the_market_type_of_ec2(
-    capacity: str, capacity_type: str, market_type: str | None, reservation: str | None
-) -> None:
-    plan = launch_plan(request(capacity=capacity), catalog=CATALOG, network_zones=ZONES)
-    assert (plan.capacity_type, plan.market_type, plan.reservation_id) == (capacity_type, market_type, reservation)
-    assert plan.instance_type_in_template == (capacity == "capacity_block")
-    assert (plan.drain_before is not None) == (capacity == "capacity_block")
-
-
-def test_a_capacity_block_is_drained_forty_minutes_before_it_ends_when_eks_scales_it_to_zero() -> None:
-    plan = launch_plan(request(capacity="capacity_block"), catalog=CATALOG, network_zones=ZONES)
-    assert plan.drain_before is not None
-    assert plan.drain_before.isoformat() == "2030-01-08T10:50:00+00:00"
+def test_each_kind_of_capacity_has_its_type_market_and_update_strategy() -> None:
+    """Reserved capacity is updated without additional instances; a block is drained 40 minutes before it ends."""
+    for capacity, *wanted in (
+        ("on_demand", "ON_DEMAND", None, None, None),
+        ("spot", "SPOT", None, None, None),
+        ("reservation", "ON_DEMAND", None, RESERVATION, "MINIMAL"),
+        ("capacity_block", "CAPACITY_BLOCK", "capacity-block", RESERVATION, "MINIMAL"),
+    ):
+        plan = launch_plan(request(capacity=str(capacity)), catalog=CATALOG, network_zones=ZONES)
+        assert [plan.capacity_type, plan.market_type, plan.reservation_id, plan.update_strategy] == wanted, capacity
+        assert plan.instance_type_in_template == (capacity == "capacity_block"), capacity
+        drained = plan.drain_before.isoformat() if plan.drain_before else None
+        assert drained == ("2030-01-08T10:50:00+00:00" if capacity == "capacity_block" else None), capacity
 
 
 def of_types(main: str, *others: str, **fields: Any) -> LaunchRequest:  # noqa: ANN401 - of a LaunchRequest
@@ -146,21 +129,18 @@ def test_a_spot_group_may_use_larger_types_with_the_same_gpus() -> None:
     assert (plan.instance.name, [one.name for one in plan.alternatives]) == ("g5.xlarge", ["g5.2xlarge"])
 
 
-@pytest.mark.parametrize(
-    ("case", "rule"),
-    [
+def test_types_of_a_spot_group_that_a_job_would_notice_are_refused() -> None:
+    for case, rule in (
         (of_types("g5.xlarge", "g6.xlarge"), "has 1 x L4 with 22888 MiB, g5.xlarge has 1 x A10G with 22888 MiB"),
         (of_types("g5.xlarge", "g5.12xlarge"), "has 4 x A10G with 22888 MiB, g5.xlarge has 1 x A10G with 22888 MiB"),
         (of_types("g5.2xlarge", "g5.xlarge"), "has 4 vCPUs and 16 GiB of memory, g5.2xlarge has 8 and 32"),
         (of_types("g5.xlarge", "g5.xlarge"), "is the group's instance_type, or listed twice"),
         (of_types("g5.xlarge", "g5.3xlarge"), "is not in the catalogue"),
-    ],
-)
-def test_types_of_a_spot_group_that_a_job_would_notice_are_refused(case: LaunchRequest, rule: str) -> None:
-    with pytest.raises(SettingsError) as error:
-        launch_plan(case, catalog=CATALOG, network_zones=ZONES)
-    assert f"capacity.instance_types = {case.capacity.instance_types[0]}" in str(error.value)  # type: ignore[union-attr]
-    assert rule in str(error.value)
+    ):
+        with pytest.raises(SettingsError) as error:
+            launch_plan(case, catalog=CATALOG, network_zones=ZONES)
+        assert f"capacity.instance_types = {case.capacity.instance_types[0]}" in str(error.value), case  # type: ignore[union-attr]
+        assert rule in str(error.value), case
 
 
 def test_efa_needs_one_instance_type_because_the_launch_template_lists_its_interfaces() -> None:
@@ -175,27 +155,13 @@ def test_the_quota_of_a_spot_group_counts_its_largest_type() -> None:
     assert needed == {CATALOG.quotas["gpu_graphics"].spot: 2 * 8}
 
 
-@pytest.mark.parametrize(
-    ("capacity", "strategy"),
-    [("on_demand", None), ("spot", None), ("reservation", "MINIMAL"), ("capacity_block", "MINIMAL")],
-)
-def test_reserved_capacity_is_updated_without_additional_instances(capacity: str, strategy: str | None) -> None:
-    plan = launch_plan(request(capacity=capacity), catalog=CATALOG, network_zones=ZONES)
-    assert plan.update_strategy == strategy
+def test_a_reservation_gives_a_group_its_zone_and_placement_group() -> None:
+    def plan(**fields: Any) -> LaunchPlan:  # noqa: ANN401 - of a LaunchRequest
+        return launch_plan(request(**fields), catalog=CATALOG, network_zones=ZONES)
 
-
-def test_a_group_without_zones_gets_the_zone_of_its_reservation() -> None:
-    case = request(capacity="reservation", availability_zones=(), efa=True)
-    assert launch_plan(case, catalog=CATALOG, network_zones=ZONES).availability_zones == ("us-east-1b",)
-
-
-def test_a_reservation_in_a_placement_group_is_launched_into_that_group() -> None:
-    case = request(capacity="reservation in a placement group", placement="cluster")
-    assert launch_plan(case, catalog=CATALOG, network_zones=ZONES).placement_group == "training"
-
-
-def test_a_group_that_asks_for_a_placement_group_gets_its_own() -> None:
-    assert launch_plan(request(placement="cluster"), catalog=CATALOG, network_zones=ZONES).placement_group == "own"
+    assert plan(capacity="reservation", availability_zones=(), efa=True).availability_zones == ("us-east-1b",)
+    assert plan(capacity="reservation in a placement group", placement="cluster").placement_group == "training"
+    assert plan(placement="cluster").placement_group == "own"
 
 
 def test_a_group_with_default_settings_is_on_demand_without_efa_in_every_zone() -> None:
@@ -211,14 +177,16 @@ def test_spot_has_efa_only_if_the_settings_allow_it() -> None:
     assert plan.efa_count == 32
 
 
-@pytest.mark.parametrize(
-    ("type_", "mib"), [("p5.48xlarge", 5128 * 2), ("p4d.24xlarge", 21122), ("p4de.24xlarge", 21122)]
-)
-def test_an_efa_node_reserves_the_huge_pages_of_the_ami(type_: str, mib: int) -> None:
-    plan = launch_plan(request(type_, efa=True), catalog=CATALOG, network_zones=ZONES)
-    assert plan.huge_pages_bytes == mib * 2**20
-    plain = launch_plan(request(type_, efa=False), catalog=CATALOG, network_zones=ZONES)
-    assert plain.huge_pages_bytes == 0
+def test_an_efa_node_reserves_the_huge_pages_of_the_ami() -> None:
+    for type_, mib in (
+        ("p5.48xlarge", 5128 * 2),
+        ("p4d.24xlarge", 21122),
+        ("p4de.24xlarge", 21122),
+    ):
+        plan = launch_plan(request(type_, efa=True), catalog=CATALOG, network_zones=ZONES)
+        assert plan.huge_pages_bytes == mib * 2**20, type_
+        plain = launch_plan(request(type_, efa=False), catalog=CATALOG, network_zones=ZONES)
+        assert plain.huge_pages_bytes == 0, type_
 
 
 def test_efa_has_one_interface_per_card_and_only_the_primary_carries_ip() -> None:

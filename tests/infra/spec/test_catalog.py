@@ -17,15 +17,6 @@ from infra.spec.section import read_document, validate
 CATALOG = load_catalog()
 
 
-@pytest.fixture(scope="module")
-def described() -> dict[str, Any]:
-    """EC2's description of every catalogued type, by name: moto serves a recording of the real DescribeInstanceTypes."""
-    with mock_aws():
-        client = boto3.client("ec2", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
-        pages = client.get_paginator("describe_instance_types").paginate(InstanceTypes=sorted(CATALOG.instances))
-        return {one["InstanceType"]: one for page in pages for one in page["InstanceTypes"]}
-
-
 def figures(instance: InstanceType) -> dict[str, object]:
     """The catalogue's figures that EC2 describes too."""
     return {
@@ -64,30 +55,31 @@ def gigabits_that_last(network: dict[str, Any]) -> float:
     return float(said[1] or 1) * float(said[2])
 
 
-@pytest.mark.parametrize("name", sorted(CATALOG.instances))
-def test_every_figure_of_a_type_is_ec2s(name: str, described: dict[str, Any]) -> None:
-    assert figures(CATALOG.find_instance(name)) == figures_of_ec2(described[name])
-
-
-@pytest.mark.parametrize("name", sorted(CATALOG.instances))
-def test_capacity_blocks_are_sold_for_the_families_that_ec2_lists(name: str, described: dict[str, Any]) -> None:
-    assert CATALOG.family_of(name).capacity_blocks == ("capacity-block" in described[name]["SupportedUsageClasses"])
-
-
-@pytest.mark.parametrize("region", ["us-east-1", "eu-west-1", "ap-southeast-1"])
-def test_a_region_offers_exactly_the_catalogued_families(region: str) -> None:
+def test_every_figure_of_a_type_is_ec2s() -> None:
+    """Moto serves a recording of the real DescribeInstanceTypes."""
     with mock_aws():
-        client = boto3.client("ec2", region_name=region, aws_access_key_id="x", aws_secret_access_key="x")
-        pages = client.get_paginator("describe_instance_type_offerings").paginate(LocationType="region")
-        offered = {one["InstanceType"] for page in pages for one in page["InstanceTypeOfferings"]}
-    ours = {name for name in CATALOG.instances if region in CATALOG.family_of(name).regions}
-    assert ours == offered & set(CATALOG.instances)
+        client = boto3.client("ec2", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
+        pages = client.get_paginator("describe_instance_types").paginate(InstanceTypes=sorted(CATALOG.instances))
+        described = {one["InstanceType"]: one for page in pages for one in page["InstanceTypes"]}
+    for name, one in CATALOG.instances.items():
+        assert figures(CATALOG.find_instance(name)) == figures_of_ec2(described[name]), name
+        is_sold = "capacity-block" in described[name]["SupportedUsageClasses"]
+        assert CATALOG.family_of(name).capacity_blocks == is_sold, name
+        assert one.efa_interfaces in {0, one.network_cards - (0 if one.efa_on_first_card else 1)}, name
 
 
-def test_the_catalogue_has_every_required_family() -> None:
-    graphics = {"g4dn", "g5", "g6", "g6e", "g7", "g7e"}
-    training = {"p4d", "p4de", "p5", "p5e", "p5en", "p6-b200", "p6-b300"}
-    assert graphics | training | {"m6i", "m7i"} <= set(CATALOG.families)
+def test_a_region_offers_exactly_the_catalogued_families() -> None:
+    for region in (
+        "us-east-1",
+        "eu-west-1",
+        "ap-southeast-1",
+    ):
+        with mock_aws():
+            client = boto3.client("ec2", region_name=region, aws_access_key_id="x", aws_secret_access_key="x")
+            pages = client.get_paginator("describe_instance_type_offerings").paginate(LocationType="region")
+            offered = {one["InstanceType"] for page in pages for one in page["InstanceTypeOfferings"]}
+        ours = {name for name in CATALOG.instances if region in CATALOG.family_of(name).regions}
+        assert ours == offered & set(CATALOG.instances), region
 
 
 def test_only_a_type_that_is_not_sold_where_the_prices_hold_has_no_price() -> None:
@@ -96,20 +88,19 @@ def test_only_a_type_that_is_not_sold_where_the_prices_hold_has_no_price() -> No
     assert unpriced == set(CATALOG.instances) - sold == {"p5e.48xlarge"}
 
 
-@pytest.mark.parametrize("name", sorted(CATALOG.instances))
-def test_every_efa_interface_has_a_network_card_that_supports_it(name: str) -> None:
-    one = CATALOG.find_instance(name)
-    assert one.efa_interfaces in {0, one.network_cards - (0 if one.efa_on_first_card else 1)}
-
-
 def test_an_unknown_type_is_refused_with_the_nearest_one() -> None:
     with pytest.raises(SettingsError, match=r"'p5\.48large' is not in the catalogue \(did you mean p5\.48xlarge\?\)"):
         CATALOG.find_instance("p5.48large")
 
 
-@pytest.mark.parametrize(("gpus", "mib"), [(1, 512), (2, 768), (4, 768), (8, 1024)])
-def test_dcgm_memory_is_that_of_the_next_larger_entry(gpus: int, mib: int) -> None:
-    assert CATALOG.dcgm_memory_mib(gpus) == mib
+def test_dcgm_memory_is_that_of_the_next_larger_entry() -> None:
+    for gpus, mib in (
+        (1, 512),
+        (2, 768),
+        (4, 768),
+        (8, 1024),
+    ):
+        assert CATALOG.dcgm_memory_mib(gpus) == mib, gpus
 
 
 def test_a_price_without_a_source_is_refused_by_name() -> None:
@@ -120,32 +111,23 @@ def test_a_price_without_a_source_is_refused_by_name() -> None:
         validate(Catalog, document, file="catalog.yaml")
 
 
-def test_an_instance_of_a_family_that_is_not_listed_is_refused(tmp_path: Path) -> None:
+def test_a_catalogue_that_lacks_a_family_or_is_none_is_refused(tmp_path: Path) -> None:
     text = CATALOG_FILE.read_text(encoding="utf-8").replace("  p5.48xlarge:", "  p9.48xlarge:")
     path = tmp_path / "catalog.yaml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(SettingsError, match="families lacks p9"):
         load_catalog(path)
-
-
-def test_a_catalogue_that_does_not_exist_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"none\.yaml: no such file"):
         load_catalog(tmp_path / "none.yaml")
-
-
-def test_a_catalogue_with_a_list_of_instances_is_refused_by_key(tmp_path: Path) -> None:
-    (tmp_path / "catalog.yaml").write_text("instances: [p5.48xlarge]", encoding="utf-8")
+    path.write_text("instances: [p5.48xlarge]", encoding="utf-8")
     with pytest.raises(SettingsError, match=r"instances = \[p5.48xlarge\]: must be a mapping"):
-        load_catalog(tmp_path / "catalog.yaml")
+        load_catalog(path)
 
 
 def test_the_compute_capability_of_a_type_is_that_of_its_gpus() -> None:
     assert CATALOG.compute_capability("g5.xlarge") == (8, 6)
     assert CATALOG.compute_capability("p6-b300.48xlarge") == (10, 3)
     assert CATALOG.compute_capability("m6i.xlarge") is None
-
-
-def test_the_families_from_a_compute_capability_on_have_gpus_of_it_or_newer_ones() -> None:
     assert CATALOG.families_from((10, 0)) == ("g7", "g7e", "p6-b200", "p6-b300")
     assert CATALOG.families_from((99, 0)) == ()
 

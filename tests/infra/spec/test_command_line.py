@@ -96,39 +96,29 @@ def test_omitted_options_have_their_defaults() -> None:
     assert vars(CALLS.pop()) == {**expected, "is_known": None, "count": 3, "size": None, "from_": None}
 
 
-@pytest.mark.parametrize(
-    ("words", "part"),
-    [
+def test_an_invalid_command_line_exits_with_the_status_of_wrong_input(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, part in (
         (["every-kind"], "the following arguments are required: --env"),
         (["every-kind", "--env", "dev", "--size", "huge"], "argument --size: invalid choice: 'huge'"),
         (["every-kind", "--env", "dev", "--count", "many"], "argument --count: invalid int value: 'many'"),
         (["every"], "invalid choice: 'every'"),
         ([], "the following arguments are required: COMMAND"),
-    ],
-)
-def test_an_invalid_command_line_exits_with_the_status_of_wrong_input(
-    words: list[str], part: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as caught:
-        COMMANDS.main(words)
-    assert caught.value.code == 2
-    assert part in capsys.readouterr().err
+    ):
+        with pytest.raises(SystemExit) as caught:
+            COMMANDS.main(words)
+        assert caught.value.code == 2, words
+        assert part in capsys.readouterr().err, words
 
 
-@pytest.mark.parametrize(
-    ("error", "status", "message"),
-    [
+def test_an_error_exits_with_its_message_and_status(capsys: pytest.CaptureFixture[str]) -> None:
+    for error, status, message in (
         ("failed", 1, "error: it failed\n"),
         ("wrong", 2, "error: it is wrong\n  remedy: write it right\n"),
         ("refused", 3, "error: not here\n"),
         ("interrupted", 130, ""),
-    ],
-)
-def test_an_error_exits_with_its_message_and_status(
-    error: str, status: int, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert COMMANDS.main(["fail", error]) == status
-    assert capsys.readouterr().err == message
+    ):
+        assert COMMANDS.main(["fail", error]) == status, error
+        assert capsys.readouterr().err == message, error
 
 
 def test_help_lists_commands_under_headings_and_the_environment_variables(capsys: pytest.CaptureFixture[str]) -> None:

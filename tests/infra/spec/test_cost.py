@@ -55,11 +55,8 @@ def test_a_reservation_is_billed_while_idle() -> None:
     assert (h100.idle, h100.full, h100.note) == (2, 2, "billed whether used or not")
 
 
-def test_spot_is_priced_as_a_ceiling() -> None:
+def test_spot_is_priced_as_a_ceiling_and_several_types_as_the_dearest() -> None:
     assert item(estimate_of({}), "nodes t4").note.startswith("upper bound")
-
-
-def test_a_spot_group_of_several_types_is_priced_as_its_dearest() -> None:
     capacity = {"kind": "spot", "instance_types": ["g5.2xlarge"]}
     t4 = item(estimate_of({"gpu_groups.0.instance_type": "g5.xlarge", "gpu_groups.0.capacity": capacity}), "nodes t4")
     assert (t4.name, t4.usd_per_unit_hour) == ("nodes t4, g5.xlarge to g5.2xlarge", 1.212)
@@ -114,11 +111,8 @@ def test_in_another_region_every_price_is_unresolved() -> None:
     assert cost.full_usd_per_hour == 0
 
 
-def test_every_price_has_its_date() -> None:
-    assert all(line.as_of is not None for line in estimate_of({}).items)
-
-
-@pytest.mark.parametrize("name", SHIPPED)
-def test_a_full_environment_costs_more_than_an_idle_one(name: str) -> None:
-    cost = estimate_cost(load_environment(name), catalog=CATALOG)
-    assert 0 < cost.idle_usd_per_hour < cost.full_usd_per_hour
+def test_a_full_environment_costs_more_than_an_idle_one_and_every_price_has_its_date() -> None:
+    for name in SHIPPED:
+        cost = estimate_cost(load_environment(name), catalog=CATALOG)
+        assert 0 < cost.idle_usd_per_hour < cost.full_usd_per_hour, name
+        assert all(line.as_of is not None for line in cost.items), name

@@ -42,53 +42,52 @@ def message_of(environment: str, changes: dict[str, Any]) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"network.cidr": "10.40.0.0/16"}, "network.cidr = 10.40.0.0/16: has no effect on a VPC that exists; omit it"),
-        ({"network.nat": "per_az"}, "network.nat = per_az: has no effect on a VPC that exists"),
-        ({"network.flow_log_days": 30}, "network.flow_log_days = 30: has no effect on a VPC that exists"),
-        ({"network.interface_endpoints": ["sts"]}, "network.interface_endpoints = [sts]: has no effect on a VPC"),
-        ({f"{VPC}.vpc_id": "10.0.0.0/16"}, "must be the ID of a VPC: vpc-…"),
-        ({f"{VPC}.private_subnets.us-east-1a.id": "subnet"}, "must be the ID of a subnet: subnet-…"),
-        ({f"{VPC}.cidrs": []}, f"{VPC}.cidrs"),
-        (
-            {f"{VPC}.private_subnets.us-east-1b": ...},
-            f"{VPC}.private_subnets = us-east-1a: must have one subnet for each of availability_zones: us-east-1a, us-east-1b",
-        ),
-        (
-            {f"{VPC}.private_subnets.us-east-1b.cidr": "10.99.0.0/18"},
-            f"{VPC}.private_subnets.us-east-1b.cidr = 10.99.0.0/18: must lie in {VPC}.cidrs, which is 10.40.0.0/16, 100.64.0.0/16",
-        ),
-        (
-            {f"{VPC}.private_subnets.us-east-1b.id": "subnet-0aaaaaaaaaaaaaaa1"},
-            f"is also {VPC}.private_subnets.us-east-1a.id; a subnet is in one zone",
-        ),
-        (
-            {f"{VPC}.private_subnets.us-east-1a.cidr": "100.64.0.0/24"},
-            f"{VPC}.private_subnets.us-east-1a.cidr = 100.64.0.0/24: too small: subnet 100.64.0.0/24 of us-east-1a has 256 addresses",
-        ),
-        (
-            {"network.service_cidr": "10.40.4.0/22"},
-            f"network.service_cidr = 10.40.4.0/22: overlaps {VPC}.cidrs.0 = 10.40.0.0/16",
-        ),
-        (
-            {"network.peered_cidrs": ["100.64.8.0/24"]},
-            f"network.peered_cidrs.0 = 100.64.8.0/24: overlaps {VPC}.cidrs.1",
-        ),
-        (
-            {"single_sign_on": {**SINGLE_SIGN_ON, "internet_facing": True, "client_cidrs": ["198.51.100.0/24"]}},
-            f"{VPC}.public_subnets: is required for single_sign_on.internet_facing",
-        ),
-    ],
-)
-def test_a_wrong_setting_of_an_existing_vpc_is_named_with_its_rule(changes: dict[str, Any], expected: str) -> None:
-    assert expected in message_of("existing-vpc", changes)
+WRONG_OF_A_VPC: list[tuple[dict[str, Any], str]] = [
+    ({"network.cidr": "10.40.0.0/16"}, "network.cidr = 10.40.0.0/16: has no effect on a VPC that exists; omit it"),
+    ({"network.nat": "per_az"}, "network.nat = per_az: has no effect on a VPC that exists"),
+    ({"network.flow_log_days": 30}, "network.flow_log_days = 30: has no effect on a VPC that exists"),
+    ({"network.interface_endpoints": ["sts"]}, "network.interface_endpoints = [sts]: has no effect on a VPC"),
+    ({f"{VPC}.vpc_id": "10.0.0.0/16"}, "must be the ID of a VPC: vpc-…"),
+    ({f"{VPC}.private_subnets.us-east-1a.id": "subnet"}, "must be the ID of a subnet: subnet-…"),
+    ({f"{VPC}.cidrs": []}, f"{VPC}.cidrs"),
+    (
+        {f"{VPC}.private_subnets.us-east-1b": ...},
+        f"{VPC}.private_subnets = us-east-1a: must have one subnet for each of availability_zones: us-east-1a, us-east-1b",
+    ),
+    (
+        {f"{VPC}.private_subnets.us-east-1b.cidr": "10.99.0.0/18"},
+        f"{VPC}.private_subnets.us-east-1b.cidr = 10.99.0.0/18: must lie in {VPC}.cidrs, which is 10.40.0.0/16, 100.64.0.0/16",
+    ),
+    (
+        {f"{VPC}.private_subnets.us-east-1b.id": "subnet-0aaaaaaaaaaaaaaa1"},
+        f"is also {VPC}.private_subnets.us-east-1a.id; a subnet is in one zone",
+    ),
+    (
+        {f"{VPC}.private_subnets.us-east-1a.cidr": "100.64.0.0/24"},
+        f"{VPC}.private_subnets.us-east-1a.cidr = 100.64.0.0/24: too small: subnet 100.64.0.0/24 of us-east-1a has 256 addresses",
+    ),
+    (
+        {"network.service_cidr": "10.40.4.0/22"},
+        f"network.service_cidr = 10.40.4.0/22: overlaps {VPC}.cidrs.0 = 10.40.0.0/16",
+    ),
+    (
+        {"network.peered_cidrs": ["100.64.8.0/24"]},
+        f"network.peered_cidrs.0 = 100.64.8.0/24: overlaps {VPC}.cidrs.1",
+    ),
+    (
+        {"single_sign_on": {**SINGLE_SIGN_ON, "internet_facing": True, "client_cidrs": ["198.51.100.0/24"]}},
+        f"{VPC}.public_subnets: is required for single_sign_on.internet_facing",
+    ),
+]
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
+def test_a_wrong_setting_of_an_existing_vpc_is_named_with_its_rule() -> None:
+    for changes, expected in WRONG_OF_A_VPC:
+        assert expected in message_of("existing-vpc", changes), changes
+
+
+def test_a_wrong_setting_of_an_existing_cluster_is_named_with_its_rule() -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
         (
             {"cluster.public_cidrs": ["198.51.100.0/24"]},
             "cluster.public_cidrs = [198.51.100.0/24]: has no effect on a cluster",
@@ -110,10 +109,9 @@ def test_a_wrong_setting_of_an_existing_vpc_is_named_with_its_rule(changes: dict
             {f"{CLUSTER}.control_plane_cidrs": ["10.99.0.0/20"]},
             "must lie in the VPC, which is 10.40.0.0/16, 100.64.0.0/16",
         ),
-    ],
-)
-def test_a_wrong_setting_of_an_existing_cluster_is_named_with_its_rule(changes: dict[str, Any], expected: str) -> None:
-    assert expected in message_of("existing-cluster", changes)
+    ]
+    for changes, expected in cases:
+        assert expected in message_of("existing-cluster", changes), changes
 
 
 def test_the_stack_installs_the_add_ons_that_the_settings_list_and_lustres_only_with_lustre() -> None:
@@ -129,13 +127,10 @@ def test_the_stack_installs_the_add_ons_that_the_settings_list_and_lustres_only_
     assert not own.needs_addon("aws-fsx-csi-driver")
 
 
-def test_an_existing_cluster_needs_its_vpc() -> None:
+def test_a_new_vpc_needs_its_range_and_an_existing_cluster_its_vpc() -> None:
     existing = {**example("existing-cluster")["cluster"]["existing"], "control_plane_cidrs": []}
     with pytest.raises(SettingsError, match=r"network\.existing: is required for cluster\.existing"):
         from_mapping(changed(dev_sections(), {"cluster.existing": existing}), file="sample")
-
-
-def test_a_new_vpc_needs_its_range() -> None:
     with pytest.raises(SettingsError, match=r"network\.cidr: is required: Address range of the VPC"):
         from_mapping(changed(dev_sections(), {"network.cidr": ...}), file="sample")
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
-
 from infra.spec.kubelet import allocatable_memory_bytes, allocatable_millicores, default_max_pods
 
 GIB = 2**30
 
 
-@pytest.mark.parametrize(("vcpus", "millis"), [(1, 940), (2, 1930), (4, 3920), (8, 7910), (72, 71750)])
-def test_the_cpu_reserve_is_the_amis(vcpus: int, millis: int) -> None:
-    assert allocatable_millicores(vcpus) == millis
+def test_the_cpu_reserve_is_the_amis() -> None:
+    for vcpus, millis in (
+        (1, 940),
+        (2, 1930),
+        (4, 3920),
+        (8, 7910),
+        (72, 71750),
+    ):
+        assert allocatable_millicores(vcpus) == millis, vcpus
 
 
 def test_the_memory_reserve_is_the_amis() -> None:
@@ -24,6 +28,11 @@ def test_huge_pages_reduce_allocatable_memory() -> None:
     assert whole - allocatable_memory_bytes(2048, max_pods=737, huge_pages_bytes=10 * GIB) == 10 * GIB
 
 
-@pytest.mark.parametrize(("vcpus", "pods"), [(2, 58), (8, 58), (12, 737), (192, 737)])
-def test_the_reserve_covers_the_maximum_pods_of_the_instance_size(vcpus: int, pods: int) -> None:
-    assert default_max_pods(vcpus) == pods
+def test_the_reserve_covers_the_maximum_pods_of_the_instance_size() -> None:
+    for vcpus, pods in (
+        (2, 58),
+        (8, 58),
+        (12, 737),
+        (192, 737),
+    ):
+        assert default_max_pods(vcpus) == pods, vcpus

@@ -29,18 +29,13 @@ def lustre_of(**fields: Any) -> LustreSettings:  # noqa: ANN401 - settings of an
     return found
 
 
-def test_no_environment_has_one_by_default() -> None:
-    assert from_mapping(dev_sections(), file="sample").storage.lustre is None
+def test_the_sizes_that_fsx_offers_are_accepted() -> None:
+    for size in (1200, 2400, 4800, 7200):
+        assert lustre_of(size_gib=size).size_gib == size
 
 
-@pytest.mark.parametrize("size", [1200, 2400, 4800, 7200])
-def test_the_sizes_that_fsx_offers_are_accepted(size: int) -> None:
-    assert lustre_of(size_gib=size).size_gib == size
-
-
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
+def test_what_fsx_does_not_offer_is_refused() -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"size_gib": 3600}, "storage.lustre.size_gib = 3600: must be 1200 or a multiple of 2400"),
         ({"size_gib": 0}, "storage.lustre.size_gib = 0: must be 1200 or a multiple of 2400"),
         ({"tier": "persistent-100"}, "storage.lustre.tier = persistent-100: must be one of scratch, persistent-125"),
@@ -57,12 +52,11 @@ def test_the_sizes_that_fsx_offers_are_accepted(size: int) -> None:
             {"availability_zone": "us-east-1f"},
             "storage.lustre.availability_zone = us-east-1f: must be a zone of the network: us-east-1a",
         ),
-    ],
-)
-def test_what_fsx_does_not_offer_is_refused(fields: dict[str, Any], said: str) -> None:
-    with pytest.raises(SettingsError) as refusal:
-        settings(**fields)
-    assert said in str(refusal.value)
+    ]
+    for fields, said in cases:
+        with pytest.raises(SettingsError) as refusal:
+            settings(**fields)
+        assert said in str(refusal.value), fields
 
 
 def test_a_zone_without_gpu_nodes_is_refused() -> None:
@@ -71,21 +65,16 @@ def test_a_zone_without_gpu_nodes_is_refused() -> None:
     said = "storage.lustre.availability_zone = us-east-1c: no GPU group has nodes in this zone"
     assert said in str(refusal.value)
     assert "remedy: use one of us-east-1a, us-east-1b" in str(refusal.value)
-
-
-def test_an_environment_without_gpu_groups_may_have_one_in_any_zone() -> None:
-    assert settings({"gpu_groups": [], "teams": []}, availability_zone="us-east-1c").storage.lustre is not None
+    anywhere = settings({"gpu_groups": [], "teams": []}, availability_zone="us-east-1c")
+    assert anywhere.storage.lustre is not None
 
 
 def test_prod_refuses_scratch_and_dev_accepts_it() -> None:
     assert lustre_of(tier="scratch").throughput is None
-    with pytest.raises(SettingsError, match=r"storage.lustre.tier = scratch: prod needs a persistent tier"):
-        settings(sections=prod_sections(), tier="scratch")
-
-
-def test_the_tier_is_the_throughput_per_tebibyte() -> None:
     assert lustre_of().throughput == 125
     assert lustre_of(tier="persistent-1000").throughput == 1000
+    with pytest.raises(SettingsError, match=r"storage.lustre.tier = scratch: prod needs a persistent tier"):
+        settings(sections=prod_sections(), tier="scratch")
 
 
 def test_the_subnet_has_an_address_for_every_file_server() -> None:
@@ -108,20 +97,10 @@ def test_it_costs_its_size_whether_used_or_not() -> None:
     assert line.usd_per_unit_hour == pytest.approx(0.14 / 730)
 
 
-def test_a_tier_without_a_price_is_unresolved() -> None:
+def test_every_tier_has_a_row_in_the_price_table_and_one_without_a_price_is_unresolved() -> None:
     catalog = load_catalog()
-    prices = catalog.prices.lustre
-    unpriced = [tier for tier, price in prices.items() if price.usd is None]
-    for tier in unpriced:
+    tiers = LustreSettings.model_json_schema()["properties"]["tier"]["enum"]
+    assert set(catalog.prices.lustre) == set(tiers)
+    for tier in (tier for tier, price in catalog.prices.lustre.items() if price.usd is None):
         cost = estimate_cost(settings(tier=tier), catalog=catalog)
         assert f"FSx for Lustre, {tier}, GiB" in cost.unresolved
-
-
-def test_every_tier_has_a_row_in_the_price_table() -> None:
-    tiers = LustreSettings.model_json_schema()["properties"]["tier"]["enum"]
-    assert set(load_catalog().prices.lustre) == set(tiers)
-
-
-def test_an_environment_without_one_has_no_line() -> None:
-    cost = estimate_cost(from_mapping(dev_sections(), file="sample"), catalog=load_catalog())
-    assert [item.name for item in cost.items if "Lustre" in item.name] == []

@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
-
 from infra.spec.protection import EnvironmentKind, protection_of
 
 
-def test_a_test_cluster_leaves_nothing() -> None:
-    protection = protection_of(EnvironmentKind.TEST)
-    assert protection.force_destroy
-    assert [protection.protect, protection.retain_on_delete, protection.deletion_protection] == [False] * 3
-    assert not protection.final_snapshot
-    assert protection.backup_days == 0
+def test_prod_cannot_be_deleted_by_accident_and_a_test_cluster_leaves_nothing() -> None:
+    prod, test = protection_of(EnvironmentKind.PROD), protection_of(EnvironmentKind.TEST)
+    kept = ("protect", "retain_on_delete", "deletion_protection", "final_snapshot")
+    assert [getattr(prod, name) for name in kept] == [True] * 4
+    assert [getattr(test, name) for name in kept] == [False] * 4
+    assert (prod.force_destroy, test.force_destroy, test.backup_days) == (False, True, 0)
 
 
-def test_prod_cannot_be_deleted_by_accident() -> None:
-    protection = protection_of(EnvironmentKind.PROD)
-    assert protection.protect
-    assert protection.retain_on_delete
-    assert protection.deletion_protection
-    assert protection.final_snapshot
-    assert not protection.force_destroy
-
-
-@pytest.mark.parametrize("kind", EnvironmentKind)
-def test_only_a_test_clusters_stores_are_emptied_on_destroy(kind: EnvironmentKind) -> None:
-    protection = protection_of(kind)
-    assert protection.force_destroy == (not protection.final_snapshot)
-
-
-@pytest.mark.parametrize("kind", EnvironmentKind)
-def test_key_deletion_and_backup_periods_are_within_awss_limits(kind: EnvironmentKind) -> None:
-    protection = protection_of(kind)
-    assert 7 <= protection.kms_deletion_days <= 30
-    assert 0 <= protection.backup_days <= 35
+def test_only_a_test_clusters_stores_are_emptied_on_destroy_and_periods_are_within_awss_limits() -> None:
+    for kind in EnvironmentKind:
+        protection = protection_of(kind)
+        assert protection.force_destroy == (not protection.final_snapshot), kind
+        assert 7 <= protection.kms_deletion_days <= 30, kind
+        assert 0 <= protection.backup_days <= 35, kind

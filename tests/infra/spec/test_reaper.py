@@ -20,20 +20,18 @@ def test_it_is_off_by_default_and_looks_every_hour_in_the_region_of_the_stack() 
     assert found == ReaperSettings(schedule="23 * * * *", regions=())
 
 
-@pytest.mark.parametrize(
-    ("sections", "reaper", "said"),
-    [
+def test_wrong_settings_are_refused_by_name() -> None:
+    cases: list[tuple[Tree, Tree, str]] = [
         (prod_sections(), {}, "it belongs in no account of production"),
         (changed(dev_sections(), TEST), {}, "would be removed with its own test cluster"),
         (dev_sections(), {"regions": ["us-east-9"]}, "reaper.regions.0 = us-east-9: unknown region"),
         (dev_sections(), {"schedule": "hourly"}, "reaper.schedule = hourly: must be a schedule of five fields in UTC"),
         (dev_sections(), {"minutes": 5}, "reaper.minutes: no such setting"),
-    ],
-)
-def test_wrong_settings_are_refused_by_name(sections: Tree, reaper: Tree, said: str) -> None:
-    with pytest.raises(SettingsError) as refusal:
-        from_mapping(changed(sections, {"reaper": reaper}), file="sample")
-    assert said in str(refusal.value)
+    ]
+    for sections, reaper, said in cases:
+        with pytest.raises(SettingsError) as refusal:
+            from_mapping(changed(sections, {"reaper": reaper}), file="sample")
+        assert said in str(refusal.value), sections
 
 
 def test_the_actions_of_its_role_are_those_that_the_kinds_of_resources_need() -> None:

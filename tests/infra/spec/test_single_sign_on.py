@@ -24,9 +24,8 @@ def test_it_is_off_by_default_and_grafana_has_no_viewers() -> None:
     assert settings().has_grafana_viewers
 
 
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
+def test_wrong_settings_are_refused_by_name() -> None:
+    cases: list[tuple[dict[str, object], str]] = [
         ({"issuer": "http://idp.example.com"}, "single_sign_on.issuer = http://idp.example.com: must be a URL that"),
         ({"token_endpoint": "idp/token"}, "single_sign_on.token_endpoint = idp/token: must be a URL that begins with"),
         ({"user_info_endpoint": ...}, "single_sign_on.user_info_endpoint: is required"),
@@ -54,12 +53,11 @@ def test_it_is_off_by_default_and_grafana_has_no_viewers() -> None:
         ({"client_cidrs": ["198.51.100.0/24"]}, "cannot reach an internal load balancer: must lie in the VPC or"),
         ({"session_hours": 0}, "single_sign_on.session_hours = 0"),
         ({"client_secret": "hunter2"}, "single_sign_on.client_secret: no such setting"),
-    ],
-)
-def test_wrong_settings_are_refused_by_name(fields: dict[str, object], said: str) -> None:
-    with pytest.raises(SettingsError) as refusal:
-        settings(**fields)
-    assert said in str(refusal.value)
+    ]
+    for fields, said in cases:
+        with pytest.raises(SettingsError) as refusal:
+            settings(**fields)
+        assert said in str(refusal.value), fields
 
 
 def test_offices_reach_an_internet_facing_load_balancer() -> None:

@@ -18,15 +18,12 @@ def no_stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
 
 
-@pytest.mark.parametrize(
-    ("environment", "remedy"),
-    [
+def test_only_the_stack_of_a_known_environment_is_to_be_brought_up() -> None:
+    for environment, remedy in (
         ("dev", "bring it up: `make up ENV=dev`"),
         ("def", "check the name: no file here has an environment def (did you mean dev?)"),
         ("lab", "check the name: no file here has an environment lab (one of dev, prod, staging)"),
-    ],
-)
-def test_only_the_stack_of_a_known_environment_is_to_be_brought_up(environment: str, remedy: str) -> None:
-    with pytest.raises(NoStackError, match="pulumi stack output: error: no stack named") as refused:
-        outputs_of_stack(environment)
-    assert refused.value.remedy == remedy
+    ):
+        with pytest.raises(NoStackError, match="pulumi stack output: error: no stack named") as refused:
+            outputs_of_stack(environment)
+        assert refused.value.remedy == remedy, environment

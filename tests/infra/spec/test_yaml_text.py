@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from datetime import date
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -13,14 +12,13 @@ from hypothesis import strategies as st
 from infra.spec.catalog import CATALOG_FILE
 from infra.spec.errors import SettingsError
 from infra.spec.release import RELEASE_FILE
-from infra.spec.yaml_text import KeyPath, Scalar, edited, inline, parse
+from infra.spec.yaml_text import edited, inline, parse
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
+def test_a_scalar_is_what_yaml_1_2_says_it_is() -> None:
+    cases: list[tuple[str, object]] = [
         ("3e-3", 0.003),
         ("1e5", 100000.0),
         (".5", 0.5),
@@ -37,12 +35,11 @@ SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False)
         ("~", None),
         ("", None),
         ("[1, a, 2.5]", [1, "a", 2.5]),
-    ],
-)
-def test_a_scalar_is_what_yaml_1_2_says_it_is(text: str, value: object) -> None:
-    parsed = parse(text, source="x").value
-    assert parsed == value
-    assert type(parsed) is type(value)
+    ]
+    for text, value in cases:
+        parsed = parse(text, source="x").value
+        assert parsed == value, text
+        assert type(parsed) is type(value), text
 
 
 @example(["?a", ":b", "c:d"])
@@ -61,9 +58,8 @@ def test_the_line_of_every_key_is_known() -> None:
     assert lines == {("loop",): 1, ("loop", "epochs"): 3, ("run",): 4, ("run", "seed"): 4}
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+def test_an_error_is_named_with_its_place() -> None:
+    for text, message in (
         ("loop:\n  epochs: 3\n bad\n", "my.yaml:3:2: not valid YAML"),
         ("loop:\n\tepochs: 3\n", "my.yaml:2:1: not valid YAML"),
         ("loop: {epochs: 1}\nloop: {epochs: 2}\n", "my.yaml:2:1: duplicate key `loop`, first on line 1"),
@@ -73,12 +69,10 @@ def test_the_line_of_every_key_is_known() -> None:
         ("a: 1\n--- \nb: 2\n", "my.yaml:2:1: not valid YAML"),
         ("a: &x [*x]\nb: &y {c: *y}\n", "my.yaml: not valid YAML"),
         ("a: \x00", "my.yaml: not valid YAML"),
-    ],
-)
-def test_an_error_is_named_with_its_place(text: str, message: str) -> None:
-    with pytest.raises(SettingsError) as caught:
-        parse(text, source="my.yaml")
-    assert str(caught.value).startswith(message)
+    ):
+        with pytest.raises(SettingsError) as caught:
+            parse(text, source="my.yaml")
+        assert str(caught.value).startswith(message), text
 
 
 TEXT = """\
@@ -97,9 +91,8 @@ charts:
 """
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "before", "after"),
-    [
+def test_an_edit_changes_only_its_value() -> None:
+    for path, value, before, after in (
         (("charts", "kuberay", "sha256"), "0a", "    sha256: null\n", "    sha256: 0a\n"),
         (("charts", "kueue", "sha256"), "123", '"old"', '"123"'),
         (("addons", "vpc-cni", "version"), "v1", "{version: null} # flow", "{version: v1} # flow"),
@@ -108,11 +101,9 @@ charts:
         (("charts", "kuberay", "as_of"), date(2026, 1, 2), "    nested", "    as_of: 2026-01-02\n    nested"),
         (("charts", "kueue", "source"), "x: y", '    sha256: "old"\n', "    source: 'x: y'\n    sha256: \"old\"\n"),
         (("charts", "kueue", "usd"), 1.5, '    sha256: "old"\n', '    usd: 1.5\n    sha256: "old"\n'),
-    ],
-)
-def test_an_edit_changes_only_its_value(path: KeyPath, value: Scalar, before: str, after: str) -> None:
-    assert TEXT.count(before) == 1
-    assert edited(TEXT, {path: value}) == TEXT.replace(before, after)
+    ):
+        assert TEXT.count(before) == 1, path
+        assert edited(TEXT, {path: value}) == TEXT.replace(before, after), path
 
 
 def test_a_mapping_that_does_not_exist_is_named() -> None:
@@ -129,18 +120,15 @@ def test_any_text_reads_back_as_it_was_written(value: str | None) -> None:
         assert document[path[0]][path[1]][path[2]] == value
 
 
-@pytest.mark.parametrize(
-    ("file", "path"),
-    [
+def test_an_edit_of_a_shipped_file_changes_one_line() -> None:
+    for file, path in (
         (RELEASE_FILE, ("images", "trainer", "digest")),
         (RELEASE_FILE, ("addons", "vpc-cni", "version")),
         (CATALOG_FILE, ("prices", "databases", "db.m7g.large", "usd")),
         (CATALOG_FILE, ("instances", "g5.xlarge", "usd_per_hour")),
-    ],
-)
-def test_an_edit_of_a_shipped_file_changes_one_line(file: Path, path: KeyPath) -> None:
-    text = file.read_text(encoding="utf-8")
-    changed = edited(text, {path: 12.5})
-    [line] = [new for old, new in zip(text.splitlines(), changed.splitlines(), strict=True) if old != new]
-    assert f"{path[-1]}: 12.5" in line
-    assert edited(text, {}) == text
+    ):
+        text = file.read_text(encoding="utf-8")
+        changed = edited(text, {path: 12.5})
+        [line] = [new for old, new in zip(text.splitlines(), changed.splitlines(), strict=True) if old != new]
+        assert f"{path[-1]}: 12.5" in line, file
+        assert edited(text, {}) == text, file
