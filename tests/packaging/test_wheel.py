@@ -68,18 +68,18 @@ def test_the_version_is_that_of_the_release_manifest(wheel: Path, uv_cache: Path
     assert build(checkout, cache=uv_cache).name == "ray_train_platform-7.8.9-py3-none-any.whl"
 
 
-def test_the_wheel_has_the_files_of_the_trainers_side_and_no_others(wheel: Path) -> None:
+def test_the_wheel_has_the_files_of_the_trainers_side_and_its_lock_and_no_others(wheel: Path) -> None:
     expected = {
         name
         for name in project_files()
         if any(name == part or name.startswith(f"{part}/") for part in PARTS) and not name.startswith(LEFT_OUT)
     }
     assert names(wheel) == expected | COPIES
-
-
-def test_the_wheel_has_neither_tests_nor_documents_nor_secrets(wheel: Path) -> None:
     unwanted = re.compile(r"(^|/)(tests?|docs|conftest\.py|\.env.*|.*\.(pem|key|tfstate))(/|$)")
     assert [name for name in names(wheel) if unwanted.search(name)] == []
+    packed = zipfile.ZipFile(wheel).read("infra/packages/requirements.lock")
+    assert packed == (ROOT / "requirements.lock").read_bytes()
+    assert set(read_metadata(wheel).metadata.get_all("Provides-Extra") or []) == {"train", "cluster", "deepspeed"}
 
 
 def test_every_module_that_the_wheel_imports_is_in_it(wheel: Path) -> None:
@@ -93,15 +93,6 @@ def test_every_module_that_the_wheel_imports_is_in_it(wheel: Path) -> None:
         if imported.partition(".")[0] in PACKAGES and imported not in have
     }
     assert missing == set()
-
-
-def test_the_wheel_names_no_extra_of_contributors(wheel: Path) -> None:
-    assert set(read_metadata(wheel).metadata.get_all("Provides-Extra") or []) == {"train", "cluster", "deepspeed"}
-
-
-def test_the_lock_in_the_wheel_is_the_trainers(wheel: Path) -> None:
-    packed = zipfile.ZipFile(wheel).read("infra/packages/requirements.lock")
-    assert packed == (ROOT / "requirements.lock").read_bytes()
 
 
 def _module(name: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from infra.kube.aws_errors import aws_refusal
@@ -14,9 +13,8 @@ def refused(code: str, status: int) -> ClientError:
     )
 
 
-@pytest.mark.parametrize(
-    ("error", "remedy"),
-    [
+def test_the_remedy_is_for_what_has_failed() -> None:
+    for error, remedy in (
         (refused("AccessDeniedException", 403), "grant eks:DescribeCluster"),
         (refused("500", 500), "repeat the command later"),
         (refused("ServerException", 503), "repeat the command later"),
@@ -25,9 +23,7 @@ def refused(code: str, status: int) -> ClientError:
             EndpointConnectionError(endpoint_url="https://eks"),
             "check the network and its proxy (HTTPS_PROXY), then retry",
         ),
-    ],
-)
-def test_the_remedy_is_for_what_has_failed(error: Exception, remedy: str) -> None:
-    found = aws_refusal("cannot read the cluster", error, remedy="grant eks:DescribeCluster")
-    assert found.remedy == remedy
-    assert str(error) in str(found)
+    ):
+        found = aws_refusal("cannot read the cluster", error, remedy="grant eks:DescribeCluster")
+        assert found.remedy == remedy, error
+        assert str(error) in str(found), error

@@ -92,47 +92,37 @@ def embedded(file: Path) -> str:
     return base64.b64encode(file.read_bytes()).decode()
 
 
-@pytest.mark.parametrize("is_verified", [True, False])
-@pytest.mark.parametrize("has_certificate", [True, False])
+@pytest.mark.parametrize(("has_certificate", "is_verified"), [(True, False), (False, True), (True, True)])
 def test_a_program_that_is_killed_leaves_no_copy_of_a_certificate_or_key(
     certificate: Path, server: str, tmp_path: Path, *, has_certificate: bool, is_verified: bool
 ) -> None:
     key = certificate.with_suffix(".key")
     pair = {"client-certificate-data": embedded(certificate), "client-key-data": embedded(key)}
-    verified: dict[str, object] = {"certificate-authority-data": embedded(certificate)}
+    unverified: dict[str, object] = {"insecure-skip-tls-verify": True}
     file = kubeconfig(
         tmp_path,
         server,
-        cluster=verified if is_verified else {"insecure-skip-tls-verify": True},
+        cluster={"certificate-authority-data": embedded(certificate)} if is_verified else unverified,
         user=pair if has_certificate else {"token": "secret"},
     )
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", _ASK_AND_BE_KILLED, str(file)],
-        env={**os.environ, "TMPDIR": str(scratch)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-W", "ignore", "-c", _ASK_AND_BE_KILLED, str(file)]
+    environment = {**os.environ, "TMPDIR": str(scratch)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert json.loads(done.stdout) == {"certificate": has_certificate}
     assert list(scratch.iterdir()) == []
 
 
-def test_a_second_client_of_the_same_kubeconfig_has_its_certificate_too(
+def test_clients_of_one_kubeconfig_have_its_certificate_and_a_refreshed_token_brings_no_removed_file_back(
     certificate: Path, server: str, tmp_path: Path
 ) -> None:
-    file = kubeconfig(
-        tmp_path, server, cluster={"certificate-authority-data": embedded(certificate)}, user={"token": "secret"}
-    )
+    cluster: dict[str, object] = {"certificate-authority-data": embedded(certificate)}
+    file = kubeconfig(tmp_path, server, cluster=cluster, user={"token": "secret"})
     first, second = client_of(file), client_of(file)
     assert authority_of(first) == authority_of(second) == certificate.read_bytes()
-
-
-def test_a_refreshed_token_brings_no_removed_file_back(certificate: Path, server: str, tmp_path: Path) -> None:
-    cluster: dict[str, object] = {"certificate-authority-data": embedded(certificate)}
-    settings = client_of(kubeconfig(tmp_path, server, cluster=cluster, user={"token": "secret"})).configuration
+    settings = first.configuration
     for _ in range(2):  # each time it is refreshed, if it has expired
         assert settings.get_api_key_with_prefix("BearerToken") == "Bearer secret"
     assert (settings.ssl_ca_cert, settings.cert_file, settings.key_file) == (None, None, None)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from infra.kube.errors import ApiError
 
 QUOTA = (
@@ -23,9 +21,8 @@ FORBIDDEN = (
 )
 
 
-@pytest.mark.parametrize(
-    ("code", "message", "remedy"),
-    [
+def test_an_error_has_the_servers_message_and_a_remedy() -> None:
+    for code, message, remedy in (
         (403, QUOTA, "stop a job"),
         (403, JOBS, "kubectl delete rayjob NAME"),
         (403, FORBIDDEN, "role of the team"),
@@ -38,19 +35,21 @@ FORBIDDEN = (
         (401, "Unauthorized", "aws sso login"),
         (422, "spec.entrypoint: Invalid value", "another version"),
         (418, "I am a teapot", ""),
-    ],
-)
-def test_an_error_has_the_servers_message_and_a_remedy(code: int, message: str, remedy: str) -> None:
-    body = json.dumps({"kind": "Status", "message": message, "reason": "Reason"})
-    error = ApiError.from_body(body, code=code, request="apply RayJob research/digits")
-    assert error.args[0] == f"cannot apply RayJob research/digits: the API server answers {code}: {message}"
-    assert remedy in error.remedy
-    assert bool(error.remedy) is bool(remedy)
-    assert (error.code, error.reason) == (code, "Reason")
+    ):
+        body = json.dumps({"kind": "Status", "message": message, "reason": "Reason"})
+        error = ApiError.from_body(body, code=code, request="apply RayJob research/digits")
+        assert error.args[0] == f"cannot apply RayJob research/digits: the API server answers {code}: {message}", code
+        assert remedy in error.remedy, code
+        assert bool(error.remedy) is bool(remedy), code
+        assert (error.code, error.reason) == (code, "Reason"), code
 
 
-@pytest.mark.parametrize("body", [b"<html>Bad Gateway</html>", b"[]", b""])
-def test_an_answer_other_than_a_status_is_quoted(body: bytes) -> None:
-    error = ApiError.from_body(body, code=502, request="list Pod")
-    assert error.args[0] == f"cannot list Pod: the API server answers 502: {body.decode()}".removesuffix(": ")
-    assert error.is_transient
+def test_an_answer_other_than_a_status_is_quoted() -> None:
+    for body in (
+        b"<html>Bad Gateway</html>",
+        b"[]",
+        b"",
+    ):
+        error = ApiError.from_body(body, code=502, request="list Pod")
+        assert error.args[0] == f"cannot list Pod: the API server answers 502: {body.decode()}".removesuffix(": "), body
+        assert error.is_transient, body

@@ -43,29 +43,21 @@ def kubeconfig(folder: Path, *, server: str, authority: str = "another") -> Path
     return file
 
 
-def test_the_stacks_own_endpoint_is_accepted(tmp_path: Path) -> None:
+def test_the_context_of_the_stacks_own_cluster_is_accepted_also_through_a_tunnel(tmp_path: Path) -> None:
     stack = outputs()
     api = connect(stack, kubeconfig=kubeconfig(tmp_path, server=stack.cluster.endpoint), environment={})
     assert api.server == stack.cluster.endpoint
-
-
-def test_the_context_of_another_cluster_is_refused(tmp_path: Path) -> None:
-    file = kubeconfig(tmp_path, server="https://prod.example")
-    with pytest.raises(RefusedError, match=r"current context of .* is https://prod\.example, the cluster of stack dev"):
-        connect(outputs(), kubeconfig=file, environment={})
-
-
-def test_the_context_of_another_cluster_is_refused_if_the_environment_names_it(tmp_path: Path) -> None:
-    file = kubeconfig(tmp_path, server="https://prod.example")
-    with pytest.raises(RefusedError, match="current context"):
-        connect(outputs(), kubeconfig=None, environment={"KUBECONFIG": str(file)})
-
-
-def test_the_same_cluster_through_a_tunnel_is_recognized_by_its_ca(tmp_path: Path) -> None:
     encoded = base64.b64encode(AUTHORITY.encode()).decode()
     stack = outputs(cluster={**dev_outputs()["cluster"], "certificate_authority": encoded})
     file = kubeconfig(tmp_path, server="https://127.0.0.1:8443", authority=AUTHORITY)
     assert connect(stack, kubeconfig=file, environment={}).server == "https://127.0.0.1:8443"
+
+
+def test_the_context_of_another_cluster_is_refused_also_if_the_environment_names_it(tmp_path: Path) -> None:
+    file = kubeconfig(tmp_path, server="https://prod.example")
+    for given, environment in ((file, {}), (None, {"KUBECONFIG": str(file)})):
+        with pytest.raises(RefusedError, match=r"current context of .* is https://prod\.example, the cluster of stack"):
+            connect(outputs(), kubeconfig=given, environment=environment)
 
 
 def test_a_missing_kubeconfig_is_named(tmp_path: Path) -> None:
@@ -103,18 +95,15 @@ def test_without_credentials_the_account_is_unknown(monkeypatch: pytest.MonkeyPa
         connect(outputs(), kubeconfig=None, environment={})
 
 
-def test_an_endpoint_that_does_not_answer_is_no_lack_of_credentials(no_sts: None) -> None:
-    with pytest.raises(
-        RefusedError, match=r"(?s)AWS does not answer: Could not connect .*remedy: check the network"
-    ) as caught:
-        connect(outputs(), kubeconfig=None, environment={})
-    assert "sign in" not in str(caught.value)
-
-
-def test_a_caller_behind_a_broken_network_is_not_told_to_sign_in(no_sts: None) -> None:
-    with pytest.raises(RefusedError, match=r"(?s)AWS does not answer: .*remedy: check the network") as caught:
-        caller_of(boto3.Session(region_name="us-east-1"))
-    assert "sign in" not in str(caught.value)
+@pytest.mark.usefixtures("no_sts")
+def test_an_endpoint_that_does_not_answer_is_no_lack_of_credentials() -> None:
+    for ask in (
+        lambda: connect(outputs(), kubeconfig=None, environment={}),
+        lambda: caller_of(boto3.Session(region_name="us-east-1")),
+    ):
+        with pytest.raises(RefusedError, match=r"(?s)AWS does not answer: .*remedy: check the network") as caught:
+            ask()
+        assert "sign in" not in str(caught.value)
 
 
 @pytest.fixture

@@ -41,22 +41,12 @@ def told(pushed: ReleaseManifest, *packages: Package, base: str = BASE) -> list[
 
 
 def test_an_image_with_the_packages_on_the_releases_trainer_will_do(pushed: ReleaseManifest) -> None:
-    assert told(pushed, Package("timm", "1.0.1", ()), Package("einops", "0.8.2", ()), Package("x", "1", ())) == []
-
-
-def test_every_package_that_an_image_lacks_is_told(pushed: ReleaseManifest) -> None:
+    packages = [Package("timm", "1.0.1", ()), Package("einops", "0.8.2", ()), Package("x", "1", ())]
+    assert told(pushed, *packages) == []
     assert told(pushed, Package("timm", "0.9", ())) == ["Einops: not installed", "timm>=1: has 0.9"]
-
-
-def test_an_image_of_an_earlier_release_is_told(pushed: ReleaseManifest) -> None:
-    packages = [Package("timm", "1.0.1", ()), Package("einops", "0.8.2", ())]
     earlier = f"sha256:{'2' * 64}"
-    assert told(pushed, *packages, base=earlier) == [
-        f"it was derived from {earlier}, the trainer of this release is {BASE}"
-    ]
-
-
-def test_an_image_that_somebody_else_built_records_nothing(pushed: ReleaseManifest) -> None:
+    derived = f"it was derived from {earlier}, the trainer of this release is {BASE}"
+    assert told(pushed, *packages, base=earlier) == [derived]
     assert next(iter(shortcomings({}, MISSING, pushed))).startswith("it was derived from an unknown image")
 
 
@@ -88,5 +78,4 @@ def test_the_trainer_image_has_no_lock_so_that_pods_check_packages_and_install_n
 
 def test_no_image_of_ours_has_a_tag_of_derived_ones() -> None:
     assert not str(release().platform).startswith(TAG_PREFIX)
-    assert "." in release().platform
     assert "." not in TAG_PREFIX

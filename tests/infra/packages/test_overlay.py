@@ -50,6 +50,7 @@ def test_an_overlay_has_what_the_platform_lacks_and_nothing_else(tmp_path: Path)
     said: list[str] = []
     found = install(tmp_path / "overlays", "greeter", said=said)
     assert names(found) == ["greeter==1.0", "words==1.2"]
+    assert all(len(one.hashes) == 1 for one in found.contents)
     assert sorted(one.name for one in found.packages.glob("*.py")) == ["greeter.py", "words.py"]
     assert said[0].startswith("installing greeter into ")
     assert said[1:] == ["installed greeter 1.0, words 1.2"]
@@ -60,12 +61,7 @@ def test_an_overlay_has_what_the_platform_lacks_and_nothing_else(tmp_path: Path)
 
 
 @pytest.mark.usefixtures("wheels")
-def test_every_package_is_recorded_with_its_hashes(tmp_path: Path) -> None:
-    assert all(len(one.hashes) == 1 for one in install(tmp_path / "overlays", "greeter").contents)
-
-
-@pytest.mark.usefixtures("wheels")
-def test_a_second_call_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_call_finds_the_overlay_without_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = install(tmp_path / "overlays", "greeter", "words")
     monkeypatch.setattr(subprocess, "run", None)
     assert install(tmp_path / "overlays", "words", "greeter") == first
@@ -183,10 +179,3 @@ def test_without_uv_the_remedy_installs_it(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(RefusedError, match=r"no `uv`.*\n.*make env"):
         install(tmp_path / "overlays", "words")
-
-
-@pytest.mark.usefixtures("wheels")
-def test_an_installed_overlay_is_found_without_uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = install(tmp_path / "overlays", "words")
-    monkeypatch.setattr(subprocess, "run", None)
-    assert install(tmp_path / "overlays", "words") == first

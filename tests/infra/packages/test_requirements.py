@@ -27,13 +27,10 @@ def missing(folder: Path, content: str) -> list[str]:
     return [str(one) for one in missing_packages(folder, read_requirements(folder), PLATFORM)]
 
 
-def test_a_folder_without_the_file_requires_nothing(tmp_path: Path) -> None:
+def test_an_empty_file_or_none_requires_nothing(tmp_path: Path) -> None:
     assert read_requirements(tmp_path) == ()
-
-
-@pytest.mark.parametrize("content", ["", "\n\n", "# timm\n   # einops\r\n", "\ufeff"])
-def test_an_empty_file_requires_nothing(content: str, tmp_path: Path) -> None:
-    assert read(tmp_path, content) == []
+    for content in ("", "\n\n", "# timm\n   # einops\r\n", "\ufeff"):
+        assert read(tmp_path, content) == [], content
 
 
 def test_comments_continuations_and_line_ends_are_those_of_pip(tmp_path: Path) -> None:
@@ -49,9 +46,8 @@ def test_a_marker_leaves_out_what_another_machine_needs(tmp_path: Path) -> None:
     assert read(tmp_path, text, sys_platform="win32") == ['b; sys_platform == "win32"']
 
 
-@pytest.mark.parametrize(
-    ("line", "remedy"),
-    [
+def test_a_line_that_cannot_be_used_is_named_with_its_number_and_what_to_do(tmp_path: Path) -> None:
+    for line, remedy in (
         ("-r base.txt", "write its lines into this file"),
         ("--constraint=c.txt", "write its lines into this file"),
         ("-e .", "the code folder itself is on the import path"),
@@ -66,15 +62,11 @@ def test_a_marker_leaves_out_what_another_machine_needs(tmp_path: Path) -> None:
         ("timm=1.0", "expected"),
         ("timm>>1", "expected"),
         ("two words", "expected"),
-    ],
-)
-def test_a_line_that_cannot_be_used_is_named_with_its_number_and_what_to_do(
-    line: str, remedy: str, tmp_path: Path
-) -> None:
-    with pytest.raises(SettingsError) as refused:
-        read(tmp_path, f"einops\n# comment\n{line}\n")
-    assert f"line 3: {line}: " in str(refused.value)
-    assert remedy in str(refused.value)
+    ):
+        with pytest.raises(SettingsError) as refused:
+            read(tmp_path, f"einops\n# comment\n{line}\n")
+        assert f"line 3: {line}: " in str(refused.value), line
+        assert remedy in str(refused.value), line
 
 
 def test_a_login_in_an_address_is_not_printed(tmp_path: Path) -> None:
@@ -89,25 +81,19 @@ def test_all_wrong_lines_are_named_at_once(tmp_path: Path) -> None:
         read(tmp_path, "-e .\neinops\n?\n")
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [("timm\n".encode("utf-16"), "UTF-16, as PowerShell"), (b"timm\n# caf\xe9\n", "not UTF-8: byte 10, in line 2")],
-)
-def test_a_file_in_another_encoding_is_refused(content: bytes, said: str, tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=said):
-        read(tmp_path, content)
+def test_a_file_in_another_encoding_is_refused(tmp_path: Path) -> None:
+    for content, said in (
+        ("timm\n".encode("utf-16"), "UTF-16, as PowerShell"),
+        (b"timm\n# caf\xe9\n", "not UTF-8: byte 10, in line 2"),
+    ):
+        with pytest.raises(SettingsError, match=said):
+            read(tmp_path, content)
 
 
-def test_what_the_platform_has_is_not_missing(tmp_path: Path) -> None:
+def test_only_what_the_platform_has_is_not_missing(tmp_path: Path) -> None:
     assert missing(tmp_path, "NumPy>=2\ntorch==2.15.0\nruamel.yaml\nEinops\n") == ["Einops"]
-
-
-def test_a_package_that_the_environment_lacks_is_missing_though_it_is_locked(tmp_path: Path) -> None:
-    assert missing(tmp_path, "setuptools\n") == ["setuptools"]
-
-
-def test_an_extra_is_left_to_the_resolver(tmp_path: Path) -> None:
-    assert missing(tmp_path, "torch[optree]\n") == ["torch[optree]"]
+    assert missing(tmp_path, "setuptools\n") == ["setuptools"], "locked, and not installed"
+    assert missing(tmp_path, "torch[optree]\n") == ["torch[optree]"], "an extra is left to the resolver"
 
 
 def test_contradictions_are_reported_package_by_package(tmp_path: Path) -> None:
