@@ -204,32 +204,20 @@ def test_a_first_card_without_efa_carries_ip_and_every_other_card_has_efa() -> N
 
 
 @given(case=requests)
-def test_only_the_placement_setting_decides_the_placement_group(case: LaunchRequest) -> None:
-    if not list(launch_violations(case, catalog=CATALOG, network_zones=ZONES)):
-        plan = launch_plan(case, catalog=CATALOG, network_zones=ZONES)
-        assert (plan.placement_group is not None) == (case.placement == "cluster")
-
-
-@given(case=requests)
-def test_every_plan_is_consistent_with_the_catalogue(case: LaunchRequest) -> None:
-    if list(launch_violations(case, catalog=CATALOG, network_zones=ZONES)):
+def test_a_plan_exists_exactly_where_no_rule_is_broken_and_is_consistent_with_the_catalogue(
+    case: LaunchRequest,
+) -> None:
+    if broken := list(launch_violations(case, catalog=CATALOG, network_zones=ZONES)):
+        with pytest.raises(SettingsError) as caught:
+            launch_plan(case, catalog=CATALOG, network_zones=ZONES)
+        assert all(violation.rule in str(caught.value) for violation in broken)
         return
     plan = launch_plan(case, catalog=CATALOG, network_zones=ZONES)
+    assert (plan.placement_group is not None) == (case.placement == "cluster")
     assert plan.efa_count == (plan.instance.efa_interfaces if case.efa else 0)
     assert plan.efa_count <= plan.instance.network_cards
     assert len(plan.availability_zones) == 1 or not (case.efa or plan.placement_group or plan.reservation_id)
     assert plan.nvme_raid0 == (case.local_nvme and plan.instance.nvme is not None)
-
-
-@given(case=requests)
-def test_a_plan_exists_exactly_where_no_rule_is_broken(case: LaunchRequest) -> None:
-    broken = list(launch_violations(case, catalog=CATALOG, network_zones=ZONES))
-    if not broken:
-        launch_plan(case, catalog=CATALOG, network_zones=ZONES)
-        return
-    with pytest.raises(SettingsError) as caught:
-        launch_plan(case, catalog=CATALOG, network_zones=ZONES)
-    assert all(violation.rule in str(caught.value) for violation in broken)
 
 
 def test_vcpus_are_counted_by_quota_without_capacity_blocks() -> None:

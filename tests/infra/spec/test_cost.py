@@ -44,15 +44,13 @@ def test_the_cost_of_an_idle_environment_without_gpus_follows_the_table() -> Non
     assert cost.idle_usd_per_hour == pytest.approx(by_hand)
 
 
-def test_gpu_groups_scaled_to_zero_cost_nothing_idle_and_the_list_price_full() -> None:
+def test_gpu_groups_cost_nothing_idle_and_the_list_price_full_but_for_reserved_capacity() -> None:
     h100 = item(estimate_of({}), "nodes h100")
     assert (h100.idle, h100.full, h100.usd_per_unit_hour) == (0, 2, 55.04)
-
-
-def test_a_reservation_is_billed_while_idle() -> None:
-    cost = estimate_of({"gpu_groups.1.capacity": RESERVED, "gpu_groups.1.placement": "none"})
-    h100 = item(cost, "nodes h100")
+    h100 = item(estimate_of({"gpu_groups.1.capacity": RESERVED, "gpu_groups.1.placement": "none"}), "nodes h100")
     assert (h100.idle, h100.full, h100.note) == (2, 2, "billed whether used or not")
+    block = estimate_of({"gpu_groups.1.capacity": BLOCK, "gpu_groups.1.placement": "none"})
+    assert not [line for line in block.items if line.name.startswith("nodes h100")]
 
 
 def test_spot_is_priced_as_a_ceiling_and_several_types_as_the_dearest() -> None:
@@ -78,11 +76,6 @@ def test_logs_are_an_estimate_with_its_assumption_in_the_note() -> None:
     assert [flow_logs.idle, flow_logs.full] == pytest.approx([0.01 * 3, 0.01 * 16])
     assert "assumes 0.05 GB an hour and 0.005 GB for each node" in control_plane.note
     assert "assumes 0.01 GB an hour for each node" in flow_logs.note
-
-
-def test_a_capacity_block_has_no_hourly_cost() -> None:
-    cost = estimate_of({"gpu_groups.1.capacity": BLOCK, "gpu_groups.1.placement": "none"})
-    assert not [line for line in cost.items if line.name.startswith("nodes h100")]
 
 
 def test_extended_support_is_priced_as_a_ceiling() -> None:

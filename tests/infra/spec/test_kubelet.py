@@ -8,14 +8,8 @@ GIB = 2**30
 
 
 def test_the_cpu_reserve_is_the_amis() -> None:
-    for vcpus, millis in (
-        (1, 940),
-        (2, 1930),
-        (4, 3920),
-        (8, 7910),
-        (72, 71750),
-    ):
-        assert allocatable_millicores(vcpus) == millis, vcpus
+    found = {vcpus: allocatable_millicores(vcpus) for vcpus in (1, 2, 4, 8, 72)}
+    assert found == {1: 940, 2: 1930, 4: 3920, 8: 7910, 72: 71750}
 
 
 def test_the_memory_reserve_is_the_amis() -> None:
@@ -29,10 +23,4 @@ def test_huge_pages_reduce_allocatable_memory() -> None:
 
 
 def test_the_reserve_covers_the_maximum_pods_of_the_instance_size() -> None:
-    for vcpus, pods in (
-        (2, 58),
-        (8, 58),
-        (12, 737),
-        (192, 737),
-    ):
-        assert default_max_pods(vcpus) == pods, vcpus
+    assert {vcpus: default_max_pods(vcpus) for vcpus in (2, 8, 12, 192)} == {2: 58, 8: 58, 12: 737, 192: 737}

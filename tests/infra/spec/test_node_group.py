@@ -19,24 +19,15 @@ def groups(changes: dict[str, Any]) -> NodeGroups:
     return resolve_node_groups(from_mapping(changed(dev_sections(), changes), file="sample"), catalog=load_catalog())
 
 
-def test_the_system_group_has_its_labels_and_no_taints() -> None:
-    system = groups({}).system
-    assert (system.labels, system.taints, system.start_up_taints) == (_balanced("system"), (), ())
-    assert (system.ami_type, system.expected_devices) == ("AL2023_x86_64_STANDARD", {})
-
-
-def test_the_head_group_is_tainted_so_that_only_pods_of_jobs_run_there_and_may_be_empty() -> None:
-    heads = groups({}).heads
-    assert (heads.labels, heads.taints, heads.start_up_taints) == (_balanced("heads"), (HEAD_TAINT,), ())
-    assert (heads.min_size, heads.instance.gpus, heads.ami_type) == (0, 0, "AL2023_x86_64_STANDARD")
-
-
-def _balanced(group: str) -> dict[str, str]:
-    return {"ray-train-platform/group": group, "ray-train-platform/balanced": group}
-
-
-def test_a_gpu_group_has_its_taints() -> None:
-    spot, on_demand = groups({}).gpu
+def test_a_group_has_the_labels_and_taints_of_its_kind() -> None:
+    """Only pods of jobs run on head nodes, which may be none."""
+    found = groups({})
+    for one, taints in ((found.system, ()), (found.heads, (HEAD_TAINT,))):
+        labels = {"ray-train-platform/group": one.name, "ray-train-platform/balanced": one.name}
+        assert (one.labels, one.taints, one.start_up_taints) == (labels, taints, ())
+        assert (one.ami_type, one.expected_devices) == ("AL2023_x86_64_STANDARD", {})
+    assert (found.heads.min_size, found.heads.instance.gpus) == (0, 0)
+    spot, on_demand = found.gpu
     assert (spot.taints, on_demand.taints) == ((GPU_TAINT, SPOT_TAINT), (GPU_TAINT,))
     assert spot.start_up_taints == on_demand.start_up_taints == (START_UP_TAINT,)
     assert spot.ami_type == "AL2023_x86_64_NVIDIA"
@@ -74,23 +65,14 @@ def test_a_node_of_several_types_offers_what_every_type_has() -> None:
 
 
 def test_images_are_pulled_in_parallel_where_node_and_disk_are_large_enough() -> None:
-    t4, h100 = groups({}).gpu
-    assert (t4.pulls_in_parallel, h100.pulls_in_parallel) == (False, True)  # 4 and 192 vCPUs
-    no_raid = groups({"gpu_groups.1.local_nvme": False}).gpu[1]
+    throughputs = {one.name: one.disk_throughput_mib for one in groups({}).all()}
+    assert throughputs == {"system": 125, "heads": 600, "t4": 125, "h100": 125}
+    assert [one.pulls_in_parallel for one in groups({}).gpu] == [False, True]  # 4 and 192 vCPUs
+    no_raid = groups({"gpu_groups.1.local_nvme": False, "gpu_groups.1.disk_gib": 300}).gpu[1]
     assert (no_raid.disk_throughput_mib, no_raid.pulls_in_parallel) == (600, True)
+    assert (no_raid.ephemeral_bytes, no_raid.cache_gib) == (int(300 * 2**30 * 0.85), 0)
     slow = groups({"gpu_groups.1.local_nvme": False, "gpu_groups.1.disk_throughput_mib": 300}).gpu[1]
     assert (slow.disk_throughput_mib, slow.pulls_in_parallel) == (300, False)
-
-
-def test_the_root_volume_is_fast_where_it_holds_the_images_of_jobs() -> None:
-    found = groups({})
-    throughputs = {one.name: one.disk_throughput_mib for one in found.all()}
-    assert throughputs == {"system": 125, "heads": 600, "t4": 125, "h100": 125}
-
-
-def test_ephemeral_storage_is_the_root_volume_without_raid() -> None:
-    h100 = groups({"gpu_groups.1.local_nvme": False, "gpu_groups.1.disk_gib": 300}).gpu[1]
-    assert h100.ephemeral_bytes == int(300 * 2**30 * 0.85)
 
 
 def test_a_group_of_several_zones_is_one_managed_group_per_zone() -> None:
@@ -104,13 +86,10 @@ def test_a_group_of_several_zones_is_one_managed_group_per_zone() -> None:
     assert sizes == [(1, 2, 3), (1, 1, 3), (1, 1, 2)]
 
 
-def test_a_group_of_one_zone_keeps_its_name() -> None:
+def test_a_group_of_one_zone_keeps_its_name_and_each_capacity_block_is_one_of_its_own() -> None:
+    """A new block is then a new managed group, and none is updated while it has nodes, which EKS refuses."""
     [h100] = groups({}).gpu[1].zone_groups
     assert (h100.name, h100.zone, h100.max_size) == ("h100", "us-east-1a", 2)
-
-
-def test_a_capacity_block_is_a_managed_group_of_its_own() -> None:
-    """A new block is then a new managed group, and none is updated while it has nodes, which EKS refuses."""
     block = {"kind": "capacity_block", "id": "cr-0123456789abcdef0", "availability_zone": "us-east-1a"}
     capacity = {**block, "ends": "2030-01-01T00:00:00Z"}
     [part] = groups({"gpu_groups.1.capacity": capacity, "gpu_groups.1.placement": "none"}).gpu[1].zone_groups
@@ -161,8 +140,3 @@ def test_the_cache_is_what_images_and_temporary_files_leave_of_the_nvme() -> Non
     t4, h100 = groups({}).gpu
     assert h100.cache_gib == 8 * 3800 * 10**9 * 85 // 100 // 2**30 - 32 - 8 * 20
     assert t4.cache_gib == 125 * 10**9 * 85 // 100 // 2**30 - 32 - 20
-
-
-def test_without_a_raid_of_nvme_disks_there_is_no_cache() -> None:
-    *_, h100 = groups({"gpu_groups.1.local_nvme": False}).gpu
-    assert h100.cache_gib == 0
