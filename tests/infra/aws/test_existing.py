@@ -156,12 +156,15 @@ def test_rules_of_the_clusters_security_group_are_the_stacks_and_tagged_as_such(
     assert json.loads(found.properties["defaultTags"])["tags"]["stack"] == "ray-train-platform/existing-cluster"
 
 
-def test_the_clusters_security_group_admits_its_members_to_the_stores() -> None:
+def test_nodes_and_stores_use_the_clusters_security_group_and_the_nodes_those_of_its_other_nodes() -> None:
     recording = graph("existing-cluster")
     for name in ("efs", "database"):
         assert recording.find(tokens.INGRESS_RULE, name).properties["referencedSecurityGroupId"] == CLUSTER_GROUP
-    system = recording.find(tokens.LAUNCH_TEMPLATE, "system")
-    assert system.properties["vpcSecurityGroupIds"] == [CLUSTER_GROUP]
+    assert recording.find(tokens.LAUNCH_TEMPLATE, "system").properties["vpcSecurityGroupIds"] == [CLUSTER_GROUP]
+    system = unusual_cluster().find(tokens.LAUNCH_TEMPLATE, "system")
+    assert system.properties["vpcSecurityGroupIds"] == [CLUSTER_GROUP, OTHER_GROUP]
+    (card,) = unusual_cluster().find(tokens.LAUNCH_TEMPLATE, "a10g").properties["networkInterfaces"]
+    assert set(card["securityGroups"]) >= {CLUSTER_GROUP, OTHER_GROUP}
 
 
 def test_a_role_that_administers_the_cluster_already_gets_no_access_entry() -> None:
@@ -188,16 +191,13 @@ def values_of(environment: str, chart: str) -> dict[str, Any]:
     return values
 
 
-def test_the_autoscaler_finds_the_stacks_groups_only() -> None:
+def test_charts_of_a_shared_cluster_find_and_use_the_stacks_nodes_only() -> None:
     found = values_of("existing-cluster", "cluster-autoscaler")["autoDiscovery"]
     assert found == {
         "clusterName": "shared",
         "tags": ["k8s.io/cluster-autoscaler/shared=owned", "stack=ray-train-platform/existing-cluster"],
     }
     assert values_of("existing-vpc", "cluster-autoscaler")["autoDiscovery"] == {"clusterName": "rtp-existing-vpc"}
-
-
-def test_daemons_of_every_node_stay_on_the_stacks_nodes_of_a_shared_cluster() -> None:
     exporter = "prometheus-node-exporter"
     shared = [
         values_of("existing-cluster", "fluent-bit"),
@@ -230,11 +230,3 @@ def test_claims_of_others_do_not_get_the_stacks_volumes() -> None:
         block = graph(environment).find("kubernetes:storage.k8s.io/v1:StorageClass", "storageclass-gp3")
         annotations = block.properties["metadata"].get("annotations", {})
         assert annotations.get("storageclass.kubernetes.io/is-default-class") == is_default, environment
-
-
-def test_the_stacks_nodes_join_the_security_groups_of_the_clusters_other_nodes() -> None:
-    recording = unusual_cluster()
-    system = recording.find(tokens.LAUNCH_TEMPLATE, "system")
-    assert system.properties["vpcSecurityGroupIds"] == [CLUSTER_GROUP, OTHER_GROUP]
-    (card,) = recording.find(tokens.LAUNCH_TEMPLATE, "a10g").properties["networkInterfaces"]
-    assert set(card["securityGroups"]) >= {CLUSTER_GROUP, OTHER_GROUP}

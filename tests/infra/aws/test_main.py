@@ -15,14 +15,14 @@ from pulumi.runtime.config import set_all_config
 
 from infra.lifecycle.image.availability import MissingImage
 from infra.lifecycle.stack.stage import AccountState
-from infra.preview.recording import Recording, record, record_program
+from infra.preview.recording import Recording, record_program
 from infra.spec.manifest import Manifest
 from infra.spec.release import ReleaseManifest, load_release
 from infra.spec.settings.loading import ENVIRONMENTS, PROJECT, STACK_FILES
 from infra.spec.settings.platform import Mirrors
 from platform_charts.charts.crds import CRD_GROUPS, PinnedCharts
 from tests.engines.ports import free_port
-from tests.infra.aws.graphs import settings_of
+from tests.infra.aws.graphs import graph, settings_of
 from tests.platform_charts.charts.archives import write_archives
 
 Account = Callable[[AccountState], None]
@@ -88,7 +88,7 @@ def message_of(config: dict[str, str] | None = None, *, stack: str = "dev") -> s
 
 @pytest.mark.usefixtures("account")
 def test_the_program_registers_the_recorded_graph(fetched: ReleaseManifest, applied_crds: list[str]) -> None:
-    expected = {one.urn: one.properties for one in record(settings_of("dev")).resources}
+    expected = {one.urn: one.properties for one in graph("dev").resources}
     assert {one.urn: one.properties for one in run().resources} == expected
     assert {one.urn: one.properties for one in run({"pulumi:tags": "{}"}).resources} == expected
     pinned = [crd["metadata"]["name"] for group in CRD_GROUPS.values() for crd in PinnedCharts(fetched).crds(group)]
@@ -116,7 +116,7 @@ def test_an_empty_account_gets_the_aws_resources_and_is_told_what_comes_next(
 ) -> None:
     """Without images or behind a private endpoint nothing can be installed on the cluster yet; it needs no chart either."""
     account(AccountState(endpoint=None, missing=missing))
-    expected = {one.urn for one in record(settings_of(environment)).resources if "kubernetes" not in one.urn}
+    expected = {one.urn for one in graph(environment).resources if "kubernetes" not in one.urn}
     found = run(stack=environment)
     assert {one.urn for one in found.resources} == expected
     assert found.outputs == {}
@@ -137,14 +137,11 @@ def test_a_cluster_that_does_not_answer_is_refused_before_resources_are_register
     assert "make tunnel ENV=staging" in message
 
 
-@pytest.mark.parametrize("key", ["aws:region", f"{PROJECT}:network"])
-def test_a_setting_in_pulumis_configuration_is_rejected(key: str) -> None:
-    message = message_of({key: "us-east-1"})
-    assert f"Pulumi.dev.yaml: {key}: settings are not read from Pulumi's configuration" in message
-    assert "environments/dev.yaml" in message
-
-
-def test_a_stack_without_settings_is_rejected() -> None:
+def test_a_setting_in_pulumis_configuration_and_a_stack_without_settings_are_rejected() -> None:
+    for key in ("aws:region", f"{PROJECT}:network"):
+        message = message_of({key: "us-east-1"})
+        assert f"Pulumi.dev.yaml: {key}: settings are not read from Pulumi's configuration" in message
+        assert "environments/dev.yaml" in message
     assert "unknown environment 'dve' (did you mean dev?)" in message_of(stack="dve")
 
 
