@@ -13,17 +13,6 @@ from infra.spec.yaml_text import parse
 from tests.docs.workflows import GITHUB, ROOT, WORKFLOWS
 
 SETTINGS: dict[str, Any] = json.loads((GITHUB / "renovate.json").read_text(encoding="utf-8"))
-BY_COMMAND = {
-    "kubernetes.version",
-    "node_image.releases",
-    "stack.python",
-    "stack.cuda",
-    "addons",
-    "downloads.efa-installer.version",
-    "downloads.rds-certificates.version",
-}
-"""Versions that Renovate does not look up: AWS's, those that follow the locks, and files whose publisher a person checks."""
-
 _NO_RE2 = re.compile(r"\(\?[=!]|\(\?<[=!]|\\[1-9]|\\k<")
 """What Renovate's engine of regular expressions lacks: look-around and back references."""
 
@@ -96,18 +85,6 @@ def pinned(release: ReleaseManifest) -> set[tuple[str, str, str]]:
 def test_every_version_of_the_release_is_found_once() -> None:
     found = [(pin.kind, pin.name, pin.version) for pin in pins()]
     assert sorted(found) == sorted(pinned(load_release()))
-
-
-def test_what_is_not_found_is_what_the_command_looks_up() -> None:
-    release = load_release()
-    fields = {
-        "kubernetes.version",
-        "node_image.releases",
-        "addons",
-        *(f"stack.{name}" for name in type(release.stack).model_fields if name not in {"as_of", "source"}),
-        *(f"downloads.{name}.version" for name in release.downloads),
-    }
-    assert fields - {f"stack.{pin.name}" for pin in pins() if pin.kind == "stack"} == BY_COMMAND
 
 
 def test_a_new_version_and_its_digest_make_a_valid_release() -> None:

@@ -12,7 +12,6 @@ import pytest
 from tests.docs.commands.statics import problems
 from tests.docs.programs import check_with
 from tests.docs.workflows import GITHUB, GITLAB, ROOT, WORKFLOWS, jobs, load, make_commands_of, pipeline_jobs
-from tests.makefile import make
 
 WITHOUT_DIGEST = {"pulumi/pulumi-python-3.12"}
 """Images of the pipeline whose digest Renovate has yet to add."""
@@ -66,22 +65,6 @@ def test_images_and_programs_of_the_pipelines_are_pinned() -> None:
     installing = [step for job in jobs() for step in job.uses("pulumi/actions")]
     assert {step["with"]["pulumi-version"] for step in installing} == {version}
     assert pipeline_jobs()["preview"]["image"].partition("@")[0].endswith(f":{version}")
-
-
-def test_an_image_is_attested_only_by_the_run_that_pushed_it() -> None:
-    """The workflow recognizes other images by what the command says."""
-    (build,) = [job for job in jobs() if job.title == "images.yml build"]
-    (told,) = {found for script in build.scripts for found in re.findall(r'grep -q "\^\$image: \.\* (.*?)"', script)}
-    source = (ROOT / "infra/lifecycle/image/push.py").read_text(encoding="utf-8")
-    assert f'print_line(f"{{build.image}}: {{build.tag}} {told}")' in source
-
-
-def test_the_hooks_run_what_make_lint_runs() -> None:
-    planned = make("--dry-run", "lint")
-    assert planned.returncode == 0, planned.stderr
-    wanted = [line for line in planned.stdout.splitlines() if line.startswith(".venv/")]
-    (repository,) = load(ROOT / ".pre-commit-config.yaml")["repos"]
-    assert [hook["entry"] for hook in repository["hooks"]] == wanted
 
 
 def test_the_difference_in_cost_is_what_a_commit_changes(tmp_path: Path) -> None:

@@ -71,12 +71,15 @@ def calls(folder: Path) -> list[str]:
     return log.read_text(encoding="utf-8").splitlines() if log.exists() else []
 
 
-def test_the_comment_shows_plan_and_cost_as_they_are(script: Script, tmp_path: Path) -> None:
+def test_the_comment_shows_plan_and_cost_as_they_are_and_a_later_push_updates_it(
+    script: Script, tmp_path: Path
+) -> None:
     report = tmp_path / "work" / "reports" / "preview-dev"
     report.mkdir(parents=True)
     (report / "cost.txt").write_text("no difference\n", encoding="utf-8")
     (report / "plan.txt").write_text("+ aws:eks:Cluster\n</details> @everyone\n", encoding="utf-8")
-    ended = script("preview.yml", "Write the comment, or update the earlier one", NUMBER="7", RESULT="success")
+    step = "Write the comment, or update the earlier one"
+    ended = script("preview.yml", step, NUMBER="7", RESULT="success")
     assert ended.returncode == 0, ended.stderr
     lines = (tmp_path / "work" / "comment.md").read_text(encoding="utf-8").splitlines()
     assert lines[:2] == [
@@ -85,40 +88,31 @@ def test_the_comment_shows_plan_and_cost_as_they_are(script: Script, tmp_path: P
     ]
     assert {"### dev", "    no difference", "    + aws:eks:Cluster", "    </details> @everyone"} <= {*lines}
     assert calls(tmp_path)[-1] == "api repos/example/platform/issues/7/comments --field body=@comment.md"
-
-
-def test_a_later_push_updates_the_comment(script: Script, tmp_path: Path) -> None:
-    (tmp_path / "work" / "reports" / "preview-dev").mkdir(parents=True)
-    step = "Write the comment, or update the earlier one"
     ended = script("preview.yml", step, NUMBER="7", RESULT="failure", GH_COMMENTS="42\n43")
     assert ended.returncode == 0, ended.stderr
     assert calls(tmp_path)[-1].startswith("api --method PATCH repos/example/platform/issues/comments/42 ")
 
 
-@pytest.mark.parametrize(
-    ("differences", "issues", "wanted"),
-    [
-        (1, "[]", "issue create --title Drift in prod --label drift --body-file body.md"),
-        (1, '[{"number": 5, "title": "Drift in prod"}]', "issue edit 5 --body-file body.md"),
-        (0, '[{"number": 5, "title": "Drift in prod"}]', "issue close 5 --comment No difference any more"),
-        (0, '[{"number": 5, "title": "Drift in dev"}]', "issue list"),
-        (None, '[{"number": 5, "title": "Drift in prod"}]', "label create"),
-    ],
-)
-def test_drift_opens_updates_and_closes_an_issue(
-    script: Script, tmp_path: Path, differences: int | None, issues: str, wanted: str
-) -> None:
+def test_drift_opens_updates_and_closes_an_issue(script: Script, tmp_path: Path) -> None:
     folder = tmp_path / "work" / "drift" / "drift-prod"
     folder.mkdir(parents=True)
     one = {"where": "account", "kind": "changed", "resource": "aws:s3/bucket:Bucket runs", "paths": ["tags", "acl"]}
-    document = "" if differences is None else json.dumps({"environment": "prod", "differences": [one] * differences})
-    (folder / "drift.json").write_text(document, encoding="utf-8")
-    ended = script("drift.yml", "Open, update or close the issue of each environment", GH_ISSUES=issues)
-    assert ended.returncode == 0, ended.stderr
-    assert calls(tmp_path)[-1].startswith(wanted)
-    if differences:
-        body = (tmp_path / "work" / "body.md").read_text(encoding="utf-8")
-        assert "    account changed aws:s3/bucket:Bucket runs: tags, acl" in body.splitlines()
+    in_prod = '[{"number": 5, "title": "Drift in prod"}]'
+    for differences, issues, wanted in (
+        (1, "[]", "issue create --title Drift in prod --label drift --body-file body.md"),
+        (1, in_prod, "issue edit 5 --body-file body.md"),
+        (0, in_prod, "issue close 5 --comment No difference any more"),
+        (0, '[{"number": 5, "title": "Drift in dev"}]', "issue list"),
+        (None, in_prod, "label create"),
+    ):
+        found = None if differences is None else {"environment": "prod", "differences": [one] * differences}
+        (folder / "drift.json").write_text("" if found is None else json.dumps(found), encoding="utf-8")
+        ended = script("drift.yml", "Open, update or close the issue of each environment", GH_ISSUES=issues)
+        assert ended.returncode == 0, ended.stderr
+        assert calls(tmp_path)[-1].startswith(wanted)
+        if differences:
+            body = (tmp_path / "work" / "body.md").read_text(encoding="utf-8")
+            assert "    account changed aws:s3/bucket:Bucket runs: tags, acl" in body.splitlines()
 
 
 def git(folder: Path, *arguments: str) -> str:

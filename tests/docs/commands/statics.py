@@ -9,13 +9,9 @@ import shlex
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.util import find_spec
-from itertools import takewhile
 from typing import Annotated, Any, get_origin
 
-import boto3
 import yaml
-from botocore import xform_name
-from botocore.exceptions import UnknownServiceError
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
@@ -51,8 +47,6 @@ def problems(text: str) -> Iterator[str]:
         yield from _options(arguments[1], arguments[2:])
     elif program.startswith((".ci/", ".venv/bin/")) and not (ROOT / program).is_file():
         yield f"no file {program}"
-    elif program == "aws":
-        yield from _of_aws(arguments)
 
 
 def check_setting(key: str, value: str | None) -> None:
@@ -130,32 +124,3 @@ def _options(module: str, arguments: Sequence[str]) -> Iterator[str]:
         except SystemExit as ended:
             if ended.code:
                 yield said.getvalue().strip().splitlines()[-1]
-
-
-@cache
-def _client(service: str) -> Any:  # noqa: ANN401 - boto3 makes its clients at run time
-    return boto3.client("s3" if service == "s3api" else service, region_name="us-east-1")
-
-
-def _of_aws(arguments: Sequence[str]) -> Iterator[str]:
-    """The AWS CLI makes its commands of the same models as boto3."""
-    service, operation, *options = takewhile(lambda word: word != "|", arguments)
-    try:
-        meta = _client(service).meta
-    except UnknownServiceError:
-        yield f"the AWS CLI has no service {service}"
-        return
-    if operation == "wait":
-        if options[0].replace("-", "_") not in _client(service).waiter_names:
-            yield f"{service} has no waiter {options[0]}"
-        return
-    name = meta.method_to_api_mapping.get(operation.replace("-", "_"))
-    if name is None:
-        yield f"{service} has no operation {operation}"
-        return
-    members = meta.service_model.operation_model(name).input_shape.members
-    known = {xform_name(member, "-") for member in members} | {"query", "output", "max-items"}
-    given = {word.removeprefix("--") for word in options if word.startswith("--")}
-    yield from (
-        f"{operation} has no option --{one}" for one in given if {one, one.removeprefix("no-")}.isdisjoint(known)
-    )

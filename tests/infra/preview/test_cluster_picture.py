@@ -6,7 +6,7 @@ import io
 import re
 from collections import Counter
 from functools import cache
-from itertools import combinations, pairwise, product
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -18,9 +18,7 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from infra.preview.graph.architecture import Architecture, architecture_of
-from infra.preview.graph.cluster_layout import rows_of
 from infra.preview.graph.connections import Edge, bundled, ends
-from infra.preview.graph.contents import contents_of
 from infra.preview.graph.picture import draw, figure_of
 from infra.preview.graph.sheet import text_width, wrapped
 from infra.preview.graph.wiring import wires_of
@@ -164,12 +162,6 @@ def admitted(name: str) -> set[Edge]:
     return {edge for edge in edges if edge.source != edge.target}
 
 
-def test_a_namespace_that_only_a_connection_names_has_a_row() -> None:
-    contents = contents_of(recorded("dev"), named=["elsewhere"])
-    [found] = [one for one in contents.namespaces if one.name == "elsewhere"]
-    assert (found.boxes, found.counts, found.urns) == ((), {}, ())
-
-
 @pytest.mark.parametrize("name", ["existing-cluster", "prod", "single-sign-on", "unusual"])
 def test_text_stays_in_the_picture_and_in_its_box_and_covers_no_other(name: str) -> None:
     found = texts(name)
@@ -191,21 +183,6 @@ def _overlap(one: Bbox, other: Bbox) -> bool:
     across = min(one.x1, other.x1) - max(one.x0, other.x0)
     up = min(one.y1, other.y1) - max(one.y0, other.y0)
     return bool(across > 1 and up > 1)
-
-
-def test_boxes_are_inside_their_row_and_beside_each_other() -> None:
-    for name, width in product(ALL, (60.0, 88.5, 200.0)):
-        rows, frame, height = rows_of(architecture(name).contents, width)
-        assert all(upper.top + upper.height < lower.top for upper, lower in pairwise(rows)), name
-        assert rows[-1].top + rows[-1].height == pytest.approx(height), name
-        for row in rows:
-            places = [Bbox.from_bounds(one.x, one.y, one.width, one.height) for one in row.boxes]
-            assert all(place.x1 <= width and place.y1 <= row.counts_y <= row.height for place in places), name
-            assert not any(Bbox.intersection(one, other) for one, other in combinations(places, 2)), name
-            if row.namespace.is_team:
-                assert frame is not None
-                assert frame.top < row.top, name
-                assert row.top + row.height < frame.top + frame.height, name
 
 
 def test_the_picture_of_the_documents_is_the_current_one(tmp_path: Path) -> None:
@@ -250,13 +227,6 @@ def test_lines_of_a_channel_do_not_lie_on_each_other(edges: frozenset[Edge]) -> 
         if one.track == other.track:
             (low, high), (least, most) = (_reach(wire.sources + wire.targets) for wire in (one, other))
             assert high < least or most < low
-
-
-def test_branches_from_both_sides_of_a_channel_stay_apart() -> None:
-    spans = {"row": (0.0, 6.0), "store": (1.6, 4.4), "other row": (10.0, 16.0), "other store": (11.6, 14.4)}
-    wires = wires_of(bundled({Edge("row", "other store"), Edge("store", "other row")}), spans)
-    branches = sorted(y for wire in wires for y in (*wire.sources, *wire.targets))
-    assert all(lower + 0.6 < upper for lower, upper in pairwise(branches))
 
 
 def _reach(branches: tuple[float, ...]) -> tuple[float, float]:

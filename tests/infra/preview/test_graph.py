@@ -95,19 +95,15 @@ def test_the_picture_shows_groups_in_their_zones_with_devices_and_placement() ->
     assert groups["system"].machines == "3 to 6 nodes, on demand"
     assert (groups["l4"].zones, groups["l4"].machines) == ((0, 1, 2), "0 to 8 nodes, on demand")
 
+    block = next(
+        one for one in architecture_of(settings_of("dev"), unusual(), load_catalog()).groups if one.name == "block"
+    )
+    assert (block.instance, block.machines) == ("p5.48xlarge, 8 x H100", "0 to 2 nodes, capacity block")
 
-def test_the_picture_shows_a_capacity_block() -> None:
-    groups = {group.name: group for group in architecture_of(settings_of("dev"), unusual(), load_catalog()).groups}
-    assert groups["block"].instance == "p5.48xlarge, 8 x H100"
-    assert groups["block"].machines == "0 to 2 nodes, capacity block"
 
-
-def test_the_picture_shows_lustre_and_what_it_shows() -> None:
+def test_the_picture_shows_lustre_with_its_source_and_every_identity_with_its_service_accounts() -> None:
     (store,) = [one for one in architecture("lustre").stores if one.service == "FSx"]
     assert store.facts == "2400 GiB, PERSISTENT_2, one zone,\nshows s3://corpus/imagenet"
-
-
-def test_the_picture_shows_every_identity_with_its_service_accounts() -> None:
     workloads = {one.role: one.accounts for one in architecture("prod").workloads}
     assert workloads["trainer"] == ("production/trainer", "research/trainer")
     assert workloads["efs-csi"] == ("kube-system/efs-csi-controller-sa", "kube-system/efs-csi-node-sa")

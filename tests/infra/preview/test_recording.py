@@ -104,31 +104,26 @@ def test_recordings_are_independent() -> None:
     assert recorded(vpc_with_options) == first
 
 
-def test_a_duplicate_urn_is_an_error() -> None:
-    def program() -> None:
-        aws.ec2.Vpc("vpc", cidr_block="10.0.0.0/16")
-        aws.ec2.Vpc("vpc", cidr_block="10.1.0.0/16")
-
-    with pytest.raises(ValueError, match="two resources have the URN"):
-        recorded(program)
+def twice() -> None:
+    for cidr in ("10.0.0.0/16", "10.1.0.0/16"):
+        aws.ec2.Vpc("vpc", cidr_block=cidr)
 
 
-def test_an_unknown_provider_function_is_an_error() -> None:
-    def program() -> None:
-        pulumi.export("zones", aws.get_availability_zones_output().names)
-
-    with pytest.raises(Exception, match="aws:index/getAvailabilityZones:getAvailabilityZones"):
-        recorded(program)
+def asking_an_unknown_function() -> None:
+    pulumi.export("zones", aws.get_availability_zones_output().names)
 
 
-def test_an_error_of_the_program_is_raised() -> None:
-    def program() -> None:
-        raise LookupError("no such thing")
-
-    with pytest.raises(LookupError, match="no such thing"):
-        recorded(program)
+def failing() -> None:
+    raise LookupError("no such thing")
 
 
-def test_finding_an_unknown_name_lists_the_known_ones() -> None:
+def test_an_error_of_the_program_is_raised_and_what_the_recorder_does_not_know_is_one() -> None:
+    for program, message in (
+        (twice, "two resources have the URN"),
+        (asking_an_unknown_function, "aws:index/getAvailabilityZones:getAvailabilityZones"),
+        (failing, "no such thing"),
+    ):
+        with pytest.raises(Exception, match=message):
+            recorded(program)
     with pytest.raises(KeyError, match=r"0 resources 'vpk' of aws:ec2/vpc:Vpc: \['vpc'\]"):
         recorded(vpc_with_options).find("aws:ec2/vpc:Vpc", "vpk")

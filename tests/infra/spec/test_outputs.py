@@ -103,14 +103,21 @@ def test_a_group_may_omit_the_efa_interfaces_of_its_type_and_the_time_of_its_end
 
 
 def test_a_stack_of_another_release_is_refused_with_every_difference_in_order() -> None:
-    changes = {"platform": "0.0.9", "registries": {}, "gpu_groups.1.gpus_per_node": 4}
+    changes = {
+        "platform": "0.0.9",
+        "cluster.kubernetes": "1.34",
+        "registries": {"trainer": "x"},
+        "gpu_groups.0.instance_type": "p9.48xlarge",
+        "gpu_groups.1.gpus_per_node": 4,
+    }
     with pytest.raises(RefusedError) as caught:
         check_outputs(read_outputs(changed(sample_outputs(), changes), file="sample"), RELEASE, catalog=CATALOG)
     assert str(caught.value).splitlines() == [
         "stack dev does not match this checkout's release:",
         "  platform: the stack is 0.0.9, this checkout is 0.1.0",
+        "  cluster.kubernetes: the stack runs 1.34, supported: 1.35",
         "  registries.mlflow: the release has this image, the stack has no repository for it",
-        "  registries.trainer: the release has this image, the stack has no repository for it",
+        "  gpu_groups.t4: p9.48xlarge is not in the catalogue",
         "  gpu_groups.h100: 4 GPUs and 32 EFA interfaces; p5.48xlarge has 8 and 32",
         "  remedy: check out the stack's version, or bring the stack up with this one",
     ]
@@ -134,21 +141,6 @@ def test_an_output_that_breaks_the_contract_is_refused_by_name() -> None:
         with pytest.raises(SettingsError) as caught:
             read_outputs(changed(sample_outputs(), changes), file="pulumi stack output")
         assert str(caught.value).startswith("pulumi stack output: "), changes
-        assert expected in str(caught.value), changes
-
-
-def test_a_stack_of_another_release_is_refused_by_each_difference() -> None:
-    cases: list[tuple[dict[str, Any], str]] = [
-        ({"platform": "0.0.9"}, "platform: the stack is 0.0.9, this checkout is 0.1.0"),
-        ({"cluster.kubernetes": "1.34"}, "cluster.kubernetes: the stack runs 1.34, supported: 1.35"),
-        ({"registries": {"trainer": "x"}}, "registries.mlflow: the release has this image"),
-        ({"gpu_groups.1.efa_per_node": 4}, "gpu_groups.h100: 8 GPUs and 4 EFA interfaces; p5.48xlarge has 8 and 32"),
-        ({"gpu_groups.1.instance_type": "p9.48xlarge"}, "gpu_groups.h100: p9.48xlarge is not in the catalogue"),
-    ]
-    for changes, expected in cases:
-        outputs = read_outputs(changed(sample_outputs(), changes), file="sample")
-        with pytest.raises(RefusedError) as caught:
-            check_outputs(outputs, RELEASE, catalog=CATALOG)
         assert expected in str(caught.value), changes
 
 

@@ -113,10 +113,6 @@ BROKEN_RULES: list[tuple[dict[str, Any], str]] = [
     ({"cluster.public_cidrs": ["0.0.0.0/0"]}, "opens the API server to the internet"),
     ({"gpu_groups.1.name": "t4"}, "gpu_groups.0.name = t4: must be unique"),
     (
-        {"gpu_groups.1.name": "system"},
-        "gpu_groups.1.name = system: must be unique, and none of default, heads, sys",
-    ),
-    (
         {"gpu_groups.1.name": "heads"},
         "gpu_groups.1.name = heads: must be unique, and none of default, heads, system",
     ),
@@ -135,13 +131,6 @@ BROKEN_RULES: list[tuple[dict[str, Any], str]] = [
     ({"gpu_groups.1.availability_zones": ["us-east-1f"]}, "us-east-1f: must be a zone of the network: us-east-1a"),
     ({"gpu_groups.1.capacity": {"kind": "spot"}}, "gpu_groups.1.efa = true: spot capacity excludes EFA"),
     (
-        {
-            "gpu_groups.1.capacity": {**RESERVED, "availability_zone": "us-east-1b"},
-            "gpu_groups.1.placement": "none",
-        },
-        "gpu_groups.1.availability_zones = us-east-1a: reservation cr-0123456789abcdef0 is in us-east-1b",
-    ),
-    (
         {"gpu_groups.0.capacity": RESERVED, "gpu_groups.1.capacity": RESERVED, "gpu_groups.1.placement": "none"},
         "gpu_groups.1.capacity.id = cr-0123456789abcdef0: group t4 already uses this capacity",
     ),
@@ -159,14 +148,6 @@ BROKEN_RULES: list[tuple[dict[str, Any], str]] = [
     ({"capacity_order": ["h10"]}, "capacity_order.0 = h10: no such GPU group\n    remedy: did you mean h100?"),
     ({"capacity_order": ["t4", "t4"]}, "capacity_order.1 = t4: is listed twice"),
     ({"gpu_groups.1.topology": "network"}, "gpu_groups.1.topology = network: needs a group of fixed size"),
-    (
-        {
-            "gpu_groups.1.topology": "network",
-            "gpu_groups.1.capacity": BLOCK_UNTIL,
-            "gpu_groups.1.placement": "none",
-        },
-        "min_size = max_size, but they are 0 and 2: Kueue counts only nodes that exist",
-    ),
     ({"gpu_groups.0.topology": "network"}, "EC2 reports no network layers for g4dn.xlarge"),
     (
         {
