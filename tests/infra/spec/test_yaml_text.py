@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import date
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from infra.spec.catalog import CATALOG_FILE
 from infra.spec.errors import SettingsError
 from infra.spec.release import RELEASE_FILE
-from infra.spec.yaml_text import edited, inline, parse
+from infra.spec.yaml_text import KeyPath, Scalar, edited, inline, parse
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 
@@ -92,7 +93,7 @@ charts:
 
 
 def test_an_edit_changes_only_its_value() -> None:
-    for path, value, before, after in (
+    cases: list[tuple[KeyPath, Scalar, str, str]] = [
         (("charts", "kuberay", "sha256"), "0a", "    sha256: null\n", "    sha256: 0a\n"),
         (("charts", "kueue", "sha256"), "123", '"old"', '"123"'),
         (("addons", "vpc-cni", "version"), "v1", "{version: null} # flow", "{version: v1} # flow"),
@@ -101,7 +102,8 @@ def test_an_edit_changes_only_its_value() -> None:
         (("charts", "kuberay", "as_of"), date(2026, 1, 2), "    nested", "    as_of: 2026-01-02\n    nested"),
         (("charts", "kueue", "source"), "x: y", '    sha256: "old"\n', "    source: 'x: y'\n    sha256: \"old\"\n"),
         (("charts", "kueue", "usd"), 1.5, '    sha256: "old"\n', '    usd: 1.5\n    sha256: "old"\n'),
-    ):
+    ]
+    for path, value, before, after in cases:
         assert TEXT.count(before) == 1, path
         assert edited(TEXT, {path: value}) == TEXT.replace(before, after), path
 
@@ -121,12 +123,13 @@ def test_any_text_reads_back_as_it_was_written(value: str | None) -> None:
 
 
 def test_an_edit_of_a_shipped_file_changes_one_line() -> None:
-    for file, path in (
+    cases: list[tuple[Path, KeyPath]] = [
         (RELEASE_FILE, ("images", "trainer", "digest")),
         (RELEASE_FILE, ("addons", "vpc-cni", "version")),
         (CATALOG_FILE, ("prices", "databases", "db.m7g.large", "usd")),
         (CATALOG_FILE, ("instances", "g5.xlarge", "usd_per_hour")),
-    ):
+    ]
+    for file, path in cases:
         text = file.read_text(encoding="utf-8")
         changed = edited(text, {path: 12.5})
         [line] = [new for old, new in zip(text.splitlines(), changed.splitlines(), strict=True) if old != new]
