@@ -55,7 +55,8 @@ def test_the_context_of_the_stacks_own_cluster_is_accepted_also_through_a_tunnel
 
 def test_the_context_of_another_cluster_is_refused_also_if_the_environment_names_it(tmp_path: Path) -> None:
     file = kubeconfig(tmp_path, server="https://prod.example")
-    for given, environment in ((file, {}), (None, {"KUBECONFIG": str(file)})):
+    cases: list[tuple[Path | None, dict[str, str]]] = [(file, {}), (None, {"KUBECONFIG": str(file)})]
+    for given, environment in cases:
         with pytest.raises(RefusedError, match=r"current context of .* is https://prod\.example, the cluster of stack"):
             connect(outputs(), kubeconfig=given, environment=environment)
 
