@@ -158,13 +158,3 @@ def test_a_command_that_does_not_train_imports_nothing_heavy() -> None:
         ("tune", "search", "--print-config"),
     ):
         assert heavy_imports("-m", *words) == set(), words
-
-
-def test_light_modules_import_nothing_heavy() -> None:
-    light = (
-        *("training.cli", "training.config.load", "training.errors", "training.rundir", "training.preflight"),
-        *("training.supervisor", "training.models.registry", "training.data.registry", "observability.runlog"),
-        *("observability.metrics.inventory", "observability.progress", "tune.config", "tune.history"),
-        "tune.searchers.make",
-    )
-    assert heavy_imports("-c", f"import {', '.join(light)}") == set()

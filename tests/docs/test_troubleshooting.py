@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import re
-from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 from infra.spec.errors import PlatformError
@@ -49,34 +46,23 @@ def entries() -> list[Entry]:
 
 
 ENTRIES = entries()
-
-
-def bases(path: Path) -> Iterator[tuple[str, set[str]]]:
-    """The classes of a module, each with the names of its bases."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ClassDef):
-            yield node.name, {base.id for base in node.bases if isinstance(base, ast.Name)}
+_ERROR = re.compile(r"^class \w+\(\w*Error\b", re.MULTILINE)
 
 
 @cache
 def error_classes() -> dict[str, type[PlatformError]]:
-    """The platform's error and all that derive from it, imported from the modules whose source defines a class with such a base."""
-    defined = {path: dict(bases(path)) for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
-    names: set[str] = {PlatformError.__name__}
-    while found := {
-        name for classes in defined.values() for name, above in classes.items() if above & names and name not in names
-    }:
-        names |= found
-    modules = {
-        ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        for path, classes in defined.items()
-        if names & set(classes)
-    }
-    known: dict[str, type[PlatformError]] = {}
-    for module in sorted(one for one in modules if not one.startswith(STAND_ALONE)):
-        members = vars(importlib.import_module(module)).values()
-        known |= {one.__name__: one for one in members if isinstance(one, type) and issubclass(one, PlatformError)}
-    return known
+    """The platform's error and all that derive from it, imported from the modules that define an error."""
+    files = (path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+    names = (
+        ".".join(file.relative_to(ROOT).with_suffix("").parts) for file in files if _ERROR.search(file.read_text())
+    )
+    for name in sorted(names):
+        if not name.startswith(STAND_ALONE):
+            importlib.import_module(name)
+    found = [PlatformError]
+    for one in found:
+        found += one.__subclasses__()
+    return {one.__name__: one for one in found if one.__module__.startswith(PACKAGES)}
 
 
 def test_every_error_class_has_an_entry_with_its_exit_status() -> None:
