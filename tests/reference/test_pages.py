@@ -8,11 +8,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+from tests.engines.checkouts import project_files
 from tests.makefile import make
 from tests.reference import make_targets, programs
 from tests.reference.options import actions_of, subparsers
 from tests.reference.pages import FOLDER, ROOT, files, written
-from tests.test_conventions import modules
 
 WRITE = "run `make reference`"
 OUR_PROGRAMS = ("infra/", "platform_charts/", "training/", "tune/", "observability/")
@@ -50,17 +50,11 @@ def test_every_program_is_documented_or_internal() -> None:
 
 def programs_of_files() -> Iterator[str]:
     """Every module that `python -m` runs."""
-    for name, tree in modules().items():
-        if not name.startswith(OUR_PROGRAMS) or "/project_template/" in name:
-            continue
-        has_main = any("__name__" in {getattr(one, "id", "") for one in _names(node)} for node in tree.body)
-        if has_main or name.endswith("/__main__.py"):
-            yield name.removesuffix(".py").removesuffix("/__main__").replace("/", ".")
-
-
-def _names(node: object) -> list[object]:
-    test = getattr(node, "test", None)
-    return [test, getattr(test, "left", None)]
+    for name in project_files():
+        if name.startswith(OUR_PROGRAMS) and name.endswith(".py") and "/project_template/" not in name:
+            has_main = re.search("^if __name__ == ", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE)
+            if has_main or name.endswith("/__main__.py"):
+                yield name.removesuffix(".py").removesuffix("/__main__").replace("/", ".")
 
 
 def parsers() -> Iterator[argparse.ArgumentParser]:
