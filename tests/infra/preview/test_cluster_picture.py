@@ -111,21 +111,12 @@ def test_mlflow_uses_its_database_and_bucket_and_teams_their_volumes_and_bucket(
         ("gpu-system", "Logs container-logs"),
         ("monitoring", "SNS alerts"),
     }
+    assert architecture("prod").callers == {"monitoring": "prometheus"}
 
 
 def test_teams_use_the_lustre_file_system() -> None:
     service = next(one for one in architecture("lustre").stores if one.service == "FSx")
     assert ("research", f"FSx {service.name}") in uses("lustre")
-
-
-def test_prometheus_reaches_what_it_scrapes_and_jobs_reach_mlflow() -> None:
-    assert reached("prod", "monitoring") == {
-        *("gpu-system", "kube-system", "kuberay-system", "kueue-system", "production", "research")
-    }
-    assert architecture("prod").callers == {"monitoring": "prometheus"}
-    assert reached("prod", "research") == {"mlflow"}
-    assert reached("prod", "kuberay-system") == {"production", "research"}
-    assert reached("prod", "mlflow") == set()
 
 
 def test_a_load_balancer_leads_to_the_proxy_of_single_sign_on_and_the_proxy_to_the_uis() -> None:
