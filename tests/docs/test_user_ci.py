@@ -1,4 +1,4 @@
-"""The workflows, the pipeline and the hooks that a team gets with the repository are safe, and in step with the project."""
+"""The workflows and the pipeline that a team gets with the repository are safe, and in step with the project."""
 
 from __future__ import annotations
 
