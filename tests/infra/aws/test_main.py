@@ -15,7 +15,7 @@ from pulumi.runtime.config import set_all_config
 
 from infra.lifecycle.image.availability import MissingImage
 from infra.lifecycle.stack.stage import AccountState
-from infra.preview.recording import Recording, record_program
+from infra.preview.recording import Recording, record, record_program
 from infra.spec.manifest import Manifest
 from infra.spec.release import ReleaseManifest, load_release
 from infra.spec.settings.loading import ENVIRONMENTS, PROJECT, STACK_FILES
@@ -88,7 +88,7 @@ def message_of(config: dict[str, str] | None = None, *, stack: str = "dev") -> s
 
 @pytest.mark.usefixtures("account")
 def test_the_program_registers_the_recorded_graph(fetched: ReleaseManifest, applied_crds: list[str]) -> None:
-    expected = {one.urn: one.properties for one in graph("dev").resources}
+    expected = {one.urn: one.properties for one in record(settings_of("dev")).resources}
     assert {one.urn: one.properties for one in run().resources} == expected
     assert {one.urn: one.properties for one in run({"pulumi:tags": "{}"}).resources} == expected
     pinned = [crd["metadata"]["name"] for group in CRD_GROUPS.values() for crd in PinnedCharts(fetched).crds(group)]
