@@ -16,13 +16,10 @@ from tests.docs.commands.statics import problems
 from tests.engines.checkouts import commit_all, copy_working_tree
 
 README = (
-    "make outputs ENV=dev RECORDED=1 FILE=outputs.json",
-    "make job ENV=dev TEAM=research WORKERS=8 GPU=1 OUTPUTS=outputs.json",
     'make ray-cluster HOSTS="10.0.0.1 10.0.0.2" SSH_USER=me RUNS=/nfs/runs',
-    "make cost ENV=prod",
     "make deployer-policy ENV=dev",
 )
-"""The commands of the README that take seconds and need no account; those of docs/DEPLOYMENT.md are in another test."""
+"""Commands of the README that need no account; the others of these are in docs/DEPLOYMENT.md, too, and run in its test."""
 
 FIRST_DAY = "make train NAME=first", "make engines"
 """Of docs/TUTORIAL.md everything runs from the first of these commands up to the second."""
