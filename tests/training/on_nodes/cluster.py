@@ -46,17 +46,28 @@ HALFWAY = 500
 
 @dataclass(frozen=True)
 class Job:
-    """A job that somebody submitted, and follows."""
+    """A job that somebody submitted, and follows.
+
+    Attributes:
+        sandbox: where it runs.
+        name: of the job.
+        team: its team.
+        output: file with what the command printed.
+        submitted: Unix time of the command's start.
+        process: the command.
+    """
 
     sandbox: Sandbox
     name: str
     team: str
     output: Path
+    submitted: float
     process: subprocess.Popen[bytes]
     _events: list[Event] = field(default_factory=list, init=False)
 
     @property
     def said(self) -> str:
+        """What the command has printed so far."""
         return self.output.read_text()
 
     @property
@@ -83,10 +94,12 @@ class Job:
 
     @property
     def ends(self) -> list[RunEnded]:
+        """Every end of the run's driver."""
         return select(self.events, RunEnded)
 
     @property
     def weights(self) -> str:
+        """Hash of the final weights."""
         return self.ends[-1].weights_sha256
 
     def await_step(self, step: int) -> None:
@@ -101,6 +114,7 @@ class Job:
         self.await_(is_reached, what=f"step {step}")
 
     def await_(self, holds: Callable[[], object], *, what: str, seconds: float = PATIENCE) -> None:
+        """Wait until something is so."""
         deadline = time.monotonic() + seconds
         while not holds():
             assert time.monotonic() < deadline, f"{self.name}: not {what} after {seconds:.0f} s:\n{self.said}"
@@ -119,11 +133,18 @@ class Job:
         return [pod for pod in found if _kind(pod) == kind and "deletionTimestamp" not in pod["metadata"]]
 
     def has_no_pods(self) -> bool:
+        """Whether its cluster is gone."""
         return not self.pods("head") + self.pods("worker")
 
     def read(self) -> Manifest:
+        """The RayJob."""
         found = self.sandbox.pods.cluster.read(api_object(*RAY_JOB, self.name, namespace=self.team))
         assert found is not None
+        return found
+
+    def workload(self) -> Manifest:
+        """Its Workload."""
+        (found,) = self.workloads()
         return found
 
     def workloads(self) -> list[Manifest]:
@@ -138,7 +159,12 @@ class Job:
 
 @dataclass(frozen=True)
 class NodeCluster:
-    """A sandbox whose nodes run jobs."""
+    """A sandbox whose nodes run jobs.
+
+    Attributes:
+        sandbox: it.
+        place: folder for the output of commands.
+    """
 
     sandbox: Sandbox
     place: Path
@@ -161,7 +187,7 @@ class NodeCluster:
         with output.open("wb") as file:
             process = subprocess.Popen(interruptible(*words), cwd=ROOT, stdout=file, stderr=subprocess.STDOUT)
         kept = f"session-{name}" if command == "cluster" else name
-        made = Job(self.sandbox, kept, team, output, process)
+        made = Job(self.sandbox, kept, team, output, time.time(), process)
         try:
             yield made
         finally:
@@ -197,7 +223,11 @@ class NodeCluster:
 
 @contextmanager
 def running_cluster(sandbox: Path | None = None) -> Iterator[NodeCluster]:
-    """A cluster that runs jobs; skips where this machine cannot have real nodes."""
+    """A cluster that runs jobs; skips where this machine cannot have real nodes.
+
+    Args:
+        sandbox: folder of one that runs, with real nodes of the groups in `NODES`; None starts and stops one.
+    """
     needs_real_nodes()
     with tempfile.TemporaryDirectory(prefix="rtp-jobs-") as made, ExitStack() as stack:
         place = Path(made)

@@ -1,7 +1,8 @@
-"""One sandbox for all jobs."""
+"""One sandbox for all jobs, and a table of where their time went."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,9 @@ import pytest
 from tests.distribution import REAL_NODES
 from tests.engines.report_table import skipped
 from tests.training.on_nodes.cluster import NAME, SETTINGS, Job, NodeCluster, running_cluster
+from tests.training.on_nodes.timeline import Timeline, table
+
+_TIMELINES: list[Timeline] = []
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -20,8 +24,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(1800))
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the table."""
+    if _TIMELINES:
+        terminalreporter.section("jobs on real nodes: seconds since `make train`")
+        for line in table(_TIMELINES):
+            terminalreporter.write_line(line)
+
+
 @pytest.fixture(scope="session")
 def nodes(request: pytest.FixtureRequest) -> Iterator[NodeCluster]:
+    """A sandbox whose nodes run jobs."""
     if not request.config.getoption("on_nodes"):
         skipped(NAME, "they take half an hour", "make test-cluster")
     running = request.config.getoption("sandbox")
@@ -33,6 +46,15 @@ def nodes(request: pytest.FixtureRequest) -> Iterator[NodeCluster]:
 def undisturbed(nodes: NodeCluster) -> Iterator[Job]:
     """A job of two worker pods that nothing disturbs, at its end."""
     with nodes.job("undisturbed", "--num-workers", "2", *SETTINGS) as job:
+        job.await_step(1)
+        made = Timeline.of(job)
         assert job.end() == 0, job.said
+        _TIMELINES.append(made.ended(time.time()))
         yield job
         nodes.delete(job)
+
+
+@pytest.fixture
+def timelines() -> list[Timeline]:
+    """Timelines for the table at the end of the session."""
+    return _TIMELINES

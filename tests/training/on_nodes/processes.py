@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -13,6 +14,7 @@ from infra.spec.manifest import Manifest
 
 
 def of_pod(pod: Manifest) -> list[psutil.Process]:
+    """The processes of a pod."""
     mark = f"pod{pod['metadata']['uid']}/"
     found = []
     for process in psutil.process_iter():
@@ -46,6 +48,44 @@ def find(folder: Path, program: str, *words: str) -> psutil.Process:
     wanted = (str(folder), *words)
     (found,) = [one for one in _named(program) if all(word in " ".join(_command_line(one)) for word in wanted)]
     return found
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The memory controller's group of a container, of version 1.
+
+    Attributes:
+        folder: of the group.
+    """
+
+    folder: Path
+
+    @classmethod
+    def of(cls, process: psutil.Process) -> Memory:
+        """The group of a process."""
+        for line in Path(f"/proc/{process.pid}/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if "memory" in controllers.split(","):
+                return cls(Path("/sys/fs/cgroup/memory") / path.lstrip("/"))
+        raise AssertionError(f"process {process.pid} has no group of the memory controller, version 1")
+
+    @property
+    def kills(self) -> int:
+        """Processes of the group that the kernel has killed because it was out of memory."""
+        lines = (self.folder / "memory.oom_control").read_text().splitlines()
+        return int(dict(line.split() for line in lines)["oom_kill"])
+
+    def limit_to_use(self) -> int:
+        """Limit the group to what it uses now; returns the limit that it had."""
+        limit = self.folder / "memory.limit_in_bytes"
+        before = int(limit.read_text())
+        (self.folder / "memory.force_empty").write_text("0")
+        limit.write_text((self.folder / "memory.usage_in_bytes").read_text())
+        return before
+
+    def limit(self, size: int) -> None:
+        """Limit the group to so many bytes."""
+        (self.folder / "memory.limit_in_bytes").write_text(str(size))
 
 
 def _is_first(process: psutil.Process) -> bool:

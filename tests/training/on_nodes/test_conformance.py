@@ -35,4 +35,5 @@ def test_a_sandbox_conforms_but_for_what_it_does_not_have(nodes: NodeCluster, tm
 
 
 def _jobs(nodes: NodeCluster) -> list[Manifest]:
+    """The jobs of the team."""
     return list(nodes.sandbox.pods.cluster.items(*RAY_JOB, namespace="research"))

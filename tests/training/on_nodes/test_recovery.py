@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 from infra.spec.manifest import Manifest, api_object
 from observability.runlog import RunStarted, TrainingStarted, select
 from tests.training.on_nodes import processes
@@ -9,6 +11,7 @@ from tests.training.on_nodes.cluster import HALFWAY, SETTINGS, Job, NodeCluster
 from training.cluster.objects import has_condition
 
 _TWO = ("--num-workers", "2", *SETTINGS)
+_EAT = "len(b'x' * (300 << 20))"
 
 
 def starts(job: Job) -> int:
@@ -53,6 +56,42 @@ def test_a_killed_worker_is_replaced_and_the_ranks_resume(nodes: NodeCluster, un
     nodes.delete(job)
 
 
+def test_a_deleted_worker_pod_is_replaced_and_the_ranks_resume(nodes: NodeCluster, undisturbed: Job) -> None:
+    with nodes.job("worker-deleted", *_TWO) as job:
+        job.await_step(HALFWAY)
+        before = [pod["metadata"]["name"] for pod in job.pods("worker")]
+        nodes.sandbox.pods.cluster.delete(job.pods("worker")[0])
+        job.await_(lambda: len(job.pods("worker")) == 2, what="with two workers")
+        assert [pod["metadata"]["name"] for pod in job.pods("worker")] != before
+        assert job.end() == 0, job.said
+    assert drivers(job) == 1
+    assert job.weights == undisturbed.weights
+    nodes.delete(job)
+
+
+def test_a_rank_that_the_kernel_kills_for_want_of_memory_resumes(nodes: NodeCluster, undisturbed: Job) -> None:
+    """Another process of the container asks for the memory; the kernel kills the rank, which Ray marks as the first to go."""
+    with nodes.job("out-of-memory", *_TWO) as job:
+        job.await_step(HALFWAY)
+        worker = job.pods("worker")[0]
+        workers = [
+            one for one in processes.of_pod(worker) if one.cmdline()[:1] and one.cmdline()[0].startswith("ray::")
+        ]
+        rank = max(workers, key=lambda one: one.memory_info().rss)
+        memory = processes.Memory.of(rank)
+        with ThreadPoolExecutor(1) as pool:
+            limit = memory.limit_to_use()
+            eaten = pool.submit(nodes.sandbox.pods.run, worker, "python", "-c", _EAT)
+            job.await_(lambda: memory.kills > 0, what="without memory")
+            # At once: the ranks that are started next need some, and without it the whole container ends.
+            memory.limit(limit)
+            eaten.result()
+        assert job.end() == 0, job.said
+    assert (drivers(job), starts(job)) == (1, 2)
+    assert job.weights == undisturbed.weights
+    nodes.delete(job)
+
+
 def test_a_head_that_vanishes_is_replaced_and_the_submitter_submits_again(nodes: NodeCluster, undisturbed: Job) -> None:
     with nodes.job("head-killed", *_TWO, "--restarts", "0") as job:
         job.await_step(HALFWAY)
@@ -63,7 +102,19 @@ def test_a_head_that_vanishes_is_replaced_and_the_submitter_submits_again(nodes:
     nodes.delete(job)
 
 
-def test_without_restarts_a_job_ends_with_its_head_and_resume_continues(nodes: NodeCluster, undisturbed: Job) -> None:
+def test_a_deleted_head_saves_and_the_job_goes_on_with_a_new_cluster(nodes: NodeCluster, undisturbed: Job) -> None:
+    with nodes.job("head-deleted", *_TWO, "--restarts", "1") as job:
+        job.await_step(HALFWAY)
+        nodes.sandbox.pods.cluster.delete(job.pods("head")[0])
+        assert job.end() == 0, job.said
+    assert drivers(job) == 2
+    assert job.weights == undisturbed.weights
+    nodes.delete(job)
+
+
+def test_without_restarts_a_deleted_head_ends_the_job_which_resume_continues(
+    nodes: NodeCluster, undisturbed: Job
+) -> None:
     with nodes.job("head-deleted-once", *_TWO, "--restarts", "0") as job:
         job.await_step(HALFWAY)
         nodes.sandbox.pods.cluster.delete(job.pods("head")[0])

@@ -1,14 +1,13 @@
-"""Two teams on the same nodes, people who stop and resume their jobs, and an upgrade that holds the queues while a job trains."""
+"""Two teams on the same nodes, and people who stop, resume and leave their jobs."""
 
 from __future__ import annotations
 
-import pytest
+import signal
 
-from infra.lifecycle.cli import main
-from infra.lifecycle.sandbox.layout import kubeconfig_in
-from infra.spec.manifest import api_object
 from observability.runlog import RunStarted, select
 from tests.training.on_nodes.cluster import HALFWAY, SETTINGS, Job, NodeCluster
+from training.checkpoint.store import committed_steps
+from training.errors import ExitStatus
 
 
 def test_a_preempted_job_saves_waits_and_ends_with_the_same_weights(nodes: NodeCluster, undisturbed: Job) -> None:
@@ -42,34 +41,29 @@ def test_a_stopped_job_resumes_where_it_stopped(nodes: NodeCluster, undisturbed:
     nodes.delete(resumed)
 
 
+def test_a_deadline_ends_a_job_and_keeps_its_checkpoints(nodes: NodeCluster) -> None:
+    with nodes.job("late", "--num-workers", "2", "--epochs", "5000", "--deadline-hours", "0.04") as job:
+        assert job.end() == ExitStatus.FAILED, job.said
+    assert "DeadlineExceeded" in job.said
+    assert "--deadline-hours" in job.said
+    job.await_(job.has_no_pods, what="without pods")
+    assert committed_steps(job.folder / "checkpoints")
+    nodes.delete(job)
+
+
+def test_a_job_whose_follower_is_interrupted_goes_on(nodes: NodeCluster, undisturbed: Job) -> None:
+    with nodes.job("left", "--num-workers", "2", *SETTINGS) as job:
+        job.await_step(1)
+        job.process.send_signal(signal.SIGINT)
+        assert job.end(seconds=60) == ExitStatus.INTERRUPTED
+        assert "make logs ENV=dev JOB=left" in job.said
+        assert nodes.run("logs", "left").returncode == 0
+    assert job.read()["status"]["jobStatus"] == "SUCCEEDED"
+    assert job.weights == undisturbed.weights
+    nodes.delete(job)
+
+
 def _resumed_without_loss(job: Job) -> bool:
     """Whether the second driver began at the step at which the first one ended."""
     first, last = job.ends[0], job.ends[-1]
     return first.status == "interrupted" and HALFWAY <= first.step < last.step
-
-
-def test_a_job_saves_for_an_upgrade_waits_and_ends_with_the_same_weights(
-    nodes: NodeCluster, undisturbed: Job, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The steps of an upgrade that replace nodes: hold and drain the queues, empty a node, give the queues back."""
-    monkeypatch.setenv("RTP_STACK_OUTPUTS", str(nodes.sandbox.folder / "outputs.json"))
-    monkeypatch.setenv("KUBECONFIG", str(kubeconfig_in(nodes.sandbox.folder)))
-    with nodes.job("rolled", "--num-workers", "2", *SETTINGS) as job:
-        job.await_step(HALFWAY)
-        node = api_object("v1", "Node", job.pods("worker")[0]["spec"]["nodeName"])
-        assert main(["hold", "--env", "dev", "--drain", "--hours", "0.2"]) == 0
-        try:
-            nodes.sandbox.pods.cluster.patch(node, {"spec": {"unschedulable": True}})
-            job.await_(job.has_no_pods, what="off its nodes")
-            assert job.process.poll() is None, job.said
-            nodes.sandbox.pods.cluster.patch(node, {"spec": {"unschedulable": None}})
-        finally:
-            assert main(["release-queues", "--env", "dev"]) == 0
-        assert job.end() == 0, job.said
-    assert "queued" in job.said[job.said.index("running") :]
-    assert "Traceback" not in job.said
-    assert len(select(job.events, RunStarted)) == 2
-    first, last = job.ends[0], job.ends[-1]
-    assert (first.status, HALFWAY <= first.step < last.step) == ("interrupted", True)
-    assert job.weights == undisturbed.weights
-    nodes.delete(job)

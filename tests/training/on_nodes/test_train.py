@@ -1,22 +1,25 @@
-"""`make train` from the queue to its end, and an interactive session, on pods that run."""
+"""`make train` from the queue to its end, on pods that run."""
 
 from __future__ import annotations
 
 import json
+import time
 
 from infra.spec.manifest import api_object
 from observability.runlog import Evaluated, Notice, TrainingStarted, select
 from tests.infra.lifecycle.sandbox_services.mlflow_api import mlflow_answer
 from tests.training.on_nodes.cluster import Job, NodeCluster
+from tests.training.on_nodes.timeline import Timeline
 from training.checkpoint.store import verify_run
 from training.device import FAKE_GPUS
 
 _LOOKS = f"id -u; touch /probe 2>&1; echo ${FAKE_GPUS}"
 
 
-def test_a_job_with_gpus_trains_and_leaves_its_run_everywhere(nodes: NodeCluster) -> None:
+def test_a_job_with_gpus_trains_and_leaves_its_run_everywhere(nodes: NodeCluster, timelines: list[Timeline]) -> None:
     with nodes.job("digits", "--num-workers", "2", "--use-gpu", "--set", "checkpoint.every_steps=100") as job:
         job.await_step(1)
+        made = Timeline.of(job)
         assert _is_restricted(nodes, job.team)
         (worker,) = job.pods("worker")
         assert worker["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "2"
@@ -26,6 +29,7 @@ def test_a_job_with_gpus_trains_and_leaves_its_run_everywhere(nodes: NodeCluster
         assert len(devices.split(",")) == 2
         _has_series(nodes, job)
         assert job.end() == 0, job.said
+    timelines.append(made.ended(time.time()))
     assert job.read()["status"]["jobStatus"] == "SUCCEEDED"
     events = job.events
     assert select(events, TrainingStarted)[0].world == 2
@@ -74,17 +78,3 @@ def _has_logs(nodes: NodeCluster, job: Job) -> None:
     done = nodes.run("logs", job.name)
     assert done.returncode == 0, done.stderr
     assert f"weights hash {job.weights[:16]}" in done.stdout
-
-
-_TASK = "import ray; ray.init(); print('ran on', ray.get(ray.remote(num_gpus=1)(lambda: ray.util.get_node_ip_address()).remote()))"
-
-
-def test_a_session_runs_a_task_and_ends_when_it_is_not_used(nodes: NodeCluster) -> None:
-    with nodes.job("notes", "--gpus", "1", "--idle", "1m", command="cluster") as session:
-        assert session.end() == 0, session.said
-        (head,), (worker,) = session.pods("head"), session.pods("worker")
-        said = nodes.sandbox.pods.run(head, "python", "-c", _TASK)
-        assert f"ran on {worker['status']['podIP']}" in said
-        session.await_(session.has_no_pods, what="ended")
-    assert session.read()["status"]["jobStatus"] == "SUCCEEDED"
-    nodes.delete(session)
