@@ -25,6 +25,7 @@ _ENDS = 3
 
 _EVERY_SECONDS = 15
 _SERVICES = "real_services"
+_PROGRESS = "progress"
 
 Report = pytest.TestReport | pytest.CollectReport
 
@@ -44,6 +45,7 @@ class Progress:
         self._processes = 1
         self._started = self._printed = time.monotonic()
         self._outcomes: Counter[str] = Counter()
+        self.is_stopped = False
 
     def pytest_tests_planned(self, plan: Plan, processes: int) -> None:
         """Print how many tests run, what is left out, and about how long it takes."""
@@ -80,8 +82,11 @@ class Progress:
             self._printed = time.monotonic()
             self._reporter.write_line(self._line())
 
-    def pytest_keyboard_interrupt(self) -> None:
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[KeyboardInterrupt]) -> None:
         """Print one line in place of the summary."""
+        if isinstance(excinfo.value, pytest.Session.Interrupted):  # by errors of the collection
+            return
+        self.is_stopped = True
         passed = self._outcomes["passed"]
         self._reporter.write_line(f"\nstopped by you; {passed:,} of {self._plan.selected:,} passed")
         self._config.pluginmanager.unregister(self._reporter)
@@ -107,16 +112,18 @@ def pytest_configure(config: pytest.Config) -> None:
     """Print, but not from processes whose tests another one reports."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Progress(config, reporter))
+        config.pluginmanager.register(Progress(config, reporter), _PROGRESS)
 
 
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+def pytest_sessionfinish(session: pytest.Session) -> None:
     """Hand over this process's services; give a session that was stopped its exit status."""
     handed_over: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
     if handed_over is not None:
         handed_over[_SERVICES] = [sorted(report_table.RAN), sorted(report_table.ABSENT)]
-    elif exitstatus == pytest.ExitCode.INTERRUPTED:
-        session.exitstatus = INTERRUPTED
+    else:
+        progress: Progress | None = session.config.pluginmanager.get_plugin(_PROGRESS)
+        if progress is not None and progress.is_stopped:
+            session.exitstatus = INTERRUPTED
 
 
 def pytest_testnodedown(node: Any) -> None:  # noqa: ANN401 - xdist has no type for it

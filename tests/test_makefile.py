@@ -31,7 +31,7 @@ PLANNED = {
     "up ENV=dev YES=1 FROM=staging JOBS=wait": "infra.lifecycle up --env dev --yes --promote-from staging --jobs wait",
     "destroy ENV=prod CONFIRM=prod": "infra.lifecycle down --env prod --confirm prod",
     "reap REGION='us-east-1 eu-west-1' DRY_RUN=1": "infra.lifecycle reap --region us-east-1 --region eu-west-1 --dry-run",
-    "test LONG=2/4 ARGS=-x": "pytest --long 2/4 -x",
+    "test ALL=2/4 ARGS=-x": "tests --all 2/4 -x",
     "docs SERVE=1 PORT=8001": "mkdocs serve --dev-addr localhost:8001",
 }
 """Target and variables as they are typed, and what Python then runs as a module."""

@@ -37,7 +37,7 @@ def _parameter(name: str) -> Any:  # noqa: ANN401 - pytest's class is private
     (cell,) = [cell for cell in CELLS if cell.name == name]
     is_alone = cell.settings(Path()).scale.launcher == "plain"
     marks = [] if is_alone else [pytest.mark.xdist_group(RAY)]
-    return pytest.param(cell, marks=[*marks, *([] if name in _SHORT else [pytest.mark.long(apart=True)])], id=name)
+    return pytest.param(cell, marks=[*marks, *([] if name in _SHORT else [pytest.mark.extended])], id=name)
 
 
 @pytest.mark.parametrize("cell", map(_parameter, (*_SHORT, *_LONG)))
@@ -45,7 +45,7 @@ def test_a_run_with_a_fault_ends_like_one_without(cell: Cell) -> None:
     run_cell(cell)
 
 
-@pytest.mark.long(apart=True)
+@pytest.mark.extended
 @pytest.mark.xdist_group(RAY)
 def test_a_run_with_many_faults_ends_like_one_without() -> None:
     soak(plan(5, seed=1), say=print)

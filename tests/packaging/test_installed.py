@@ -91,7 +91,7 @@ def test_the_extra_cluster_writes_the_job_of_a_code_folder(
     assert (refused.returncode, "timm>=1" in refused.stderr) == (3, True)
 
 
-@pytest.mark.long
+@pytest.mark.extended
 @pytest.mark.xdist_group(RAY)
 def test_the_extra_train_trains_from_an_empty_folder(wheel: Path, tmp_path: Path) -> None:
     """With Ray Train and two workers, as `make train` does in a checkout."""

@@ -35,7 +35,7 @@ def destroy(operated: Operated, recording: Recording) -> None:
         operated.cluster.delete_all(objects, seconds=60)
 
 
-@pytest.mark.long
+@pytest.mark.extended
 @pytest.mark.timeout(600)
 def test_a_running_and_a_queued_job_do_not_keep_their_stack() -> None:
     operator_program(KUEUE)

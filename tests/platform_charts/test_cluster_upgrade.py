@@ -18,7 +18,7 @@ from tests.platform_charts.undisturbed import KINDS, disturbances
 from tests.platform_charts.upgraded_cluster import LEFT_TEAM, OLD_VERSION, Upgraded, upgraded_cluster
 from tests.training.cluster.team_cluster import wait_until
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600), pytest.mark.xdist_group(OPERATORS)]
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(600), pytest.mark.xdist_group(OPERATORS)]
 
 _VERSION = "app.kubernetes.io/version"
 

@@ -117,7 +117,7 @@ def test_the_tests_of_a_new_project_pass_and_fail_with_the_project(project: Path
         python("-m", "pytest", cwd=project)
 
 
-@pytest.mark.long
+@pytest.mark.extended
 def test_the_notebook_of_a_new_project_evaluates_a_run(project: Path, tmp_path: Path) -> None:
     run = train(project, "tumour_cost-first", *TORCHRUN)
     execute = ("nbconvert", "--to", "notebook", "--execute", "--output-dir", str(tmp_path), "results.ipynb")

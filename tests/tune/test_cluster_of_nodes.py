@@ -58,7 +58,7 @@ def trials_of(driver: SearchDriver) -> set[str]:
     return {event.trial for event in driver.read_log(offset=0).read_new() if isinstance(event, TrialAdded)}
 
 
-@pytest.mark.long(apart=True)
+@pytest.mark.extended
 def test_a_search_whose_head_is_drained_saves_its_trials_and_the_next_driver_goes_on(
     nodes: Nodes, tmp_path: Path
 ) -> None:
@@ -81,7 +81,7 @@ def test_a_search_whose_head_is_drained_saves_its_trials_and_the_next_driver_goe
     assert {len(select(read_all(again.run / "trials" / trial), RunStarted)) for trial in running} == {2}
 
 
-@pytest.mark.long(apart=True)
+@pytest.mark.extended
 def test_a_trial_that_loses_a_node_goes_on_from_its_checkpoint_when_another_one_joins(
     nodes: Nodes, tmp_path: Path
 ) -> None:

@@ -47,7 +47,7 @@ def ended_trials(search: Path) -> dict[str, dict[str, str]]:
     return {name: fingerprints(trial_folder(search, name)) for name, trial in trials.items() if trial.ended}
 
 
-@pytest.mark.long
+@pytest.mark.extended
 def test_a_search_whose_driver_is_killed_twice_counts_every_trial_once(tmp_path: Path) -> None:
     """It ends with the trials that it would have had, and the best one has the weights of a run of its own."""
     draw = random.Random(20)
@@ -104,7 +104,7 @@ def endings(search: Path) -> list[tuple[str, str]]:
     return [(event.status, event.reason) for event in events if isinstance(event, SearchEnded)]
 
 
-@pytest.mark.long
+@pytest.mark.extended
 def test_a_closed_terminal_saves_the_trials_and_a_second_ctrl_c_does_not_wait_for_them(tmp_path: Path) -> None:
     settings = search_of(
         space={"optimizer.learning_rate": {"choice": [0.001, 0.01]}},
@@ -160,7 +160,7 @@ def fill(path: Path) -> None:
                 continue
 
 
-@pytest.mark.long
+@pytest.mark.extended
 def test_a_full_disk_ends_a_search_with_a_remedy_and_it_continues(tmp_path: Path) -> None:
     settings = search_of(
         space={"optimizer.learning_rate": {"log_uniform": [1e-4, 1e-1]}},
@@ -190,7 +190,7 @@ def test_a_full_disk_ends_a_search_with_a_remedy_and_it_continues(tmp_path: Path
         assert_counted_once(root / "s", trials=2)
 
 
-@pytest.mark.long
+@pytest.mark.extended
 def test_a_population_whose_driver_is_killed_at_an_exploit_makes_it_once(tmp_path: Path) -> None:
     """The clone begins with the donor's weights, although the driver that decided it was killed before it could."""
     settings = search_of(

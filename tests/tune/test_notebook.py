@@ -71,7 +71,7 @@ def outputs(notebook: Any, source: str) -> str:  # noqa: ANN401 - nbformat has n
     return "".join(str(one.get("data", one.get("text", ""))) for one in cell.outputs)
 
 
-@pytest.mark.long
+@pytest.mark.extended
 def test_every_cell_runs_in_the_folder_of_a_finished_search(search: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     notebook = read(write_notebook(search))

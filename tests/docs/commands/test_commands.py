@@ -109,7 +109,7 @@ def test_the_commands_of_the_readme_that_need_no_account_run(checkout: Path) -> 
 
 
 # Trains, is killed, resumes and searches: the only test of the tutorial as a user follows it.
-@pytest.mark.long
+@pytest.mark.extended
 @pytest.mark.timeout(3600)
 @pytest.mark.xdist_group(RAY)
 def test_the_tutorial_runs_from_its_beginning_until_it_needs_a_cluster(checkout: Path) -> None:

@@ -59,7 +59,7 @@ def rank_process(driver: Driver, rank: int) -> psutil.Process:
     return next(one for one in found if one.environ().get("RANK") == str(rank))
 
 
-@pytest.mark.long
+@pytest.mark.extended
 @pytest.mark.monitoring
 def test_a_rank_that_hangs_stalls_the_run_until_it_goes_on(tmp_path: Path) -> None:
     # Over 20 CPU seconds: the ranks train until the rules have seen them, and rank 0 waits for the other one.

@@ -163,7 +163,7 @@ def test_a_case_is_compared_by_time_per_sample_round_by_round() -> None:
     assert expected_seconds(groups, rounds=3, megabits=50) > 2 * once - 12 > once
 
 
-@pytest.mark.long
+@pytest.mark.extended
 def test_two_hosts_count_what_was_computed_and_half_of_it_under_bf16(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

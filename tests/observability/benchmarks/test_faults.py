@@ -94,7 +94,7 @@ def test_numbers_that_measure_nothing_are_refused(capsys: pytest.CaptureFixture[
         assert f"argument {option}: must be at least 1, not 0" in capsys.readouterr().err
 
 
-@pytest.mark.long
+@pytest.mark.extended
 def test_a_killed_rank_of_the_platform_is_measured(tmp_path: Path) -> None:
     with Platform(paced_job(step_seconds=0.02), tmp_path) as running:
         running.wait_for_step(20)

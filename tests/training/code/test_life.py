@@ -51,7 +51,7 @@ def kill_a_rank(driver: Driver) -> None:
     raise AssertionError("no rank 1")
 
 
-@pytest.mark.long
+@pytest.mark.extended
 def test_restarted_and_resumed_ranks_import_what_the_run_has_kept(tmp_path: Path) -> None:
     chosen = settings(
         epochs=EPOCHS,

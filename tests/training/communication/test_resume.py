@@ -124,7 +124,7 @@ def test_a_rank_killed_between_two_averages_is_replaced_and_nothing_is_lost(tmp_
     assert all(value.equal(weights[name]) for name, value in load_file(final).items())
 
 
-@pytest.mark.long
+@pytest.mark.extended
 def test_a_run_on_two_nodes_that_stops_often_ends_in_the_same_weights(tmp_path: Path) -> None:
     whole = train(tmp_path / "whole", 4, NODES, **CNN)
     for steps in (1, 3, 5, 6, 12):

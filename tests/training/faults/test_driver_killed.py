@@ -104,7 +104,7 @@ def short_path() -> Iterator[Path]:
         yield folder
 
 
-@pytest.mark.long
+@pytest.mark.extended
 @pytest.mark.xdist_group(RAY)
 def test_a_ray_run_interrupted_and_killed_ends_like_an_uninterrupted_one(short_path: Path, tmp_path: Path) -> None:
     chosen = small_settings(loop={"epochs": EPOCHS, "log_sample_ids": True}, scale={"launcher": "ray", "workers": 2})

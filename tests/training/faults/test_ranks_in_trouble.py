@@ -76,7 +76,7 @@ def assert_recovered(root: Path, notice: str, *, stages: int = 1) -> None:
     assert ledger.consumed_ids(run) == {1: list(range(1293)), 2: list(range(1293))}
 
 
-@pytest.mark.long
+@pytest.mark.extended
 def test_a_stage_of_a_pipeline_that_is_killed_is_replaced_and_nothing_is_lost(tmp_path: Path) -> None:
     assert main(arguments_for(settings("killed", tmp_path, launcher="torchrun", stages=2), tmp_path)) == 0
     report_table.ran("torchrun")

@@ -199,7 +199,7 @@ def test_the_memory_of_a_rank_is_that_of_the_paper() -> None:
         }
 
 
-@pytest.mark.long
+@pytest.mark.extended
 def test_training_in_bf16_is_like_autocast_and_keeps_weights_in_float32(tmp_path: Path) -> None:
     """bf16 has 8 bits of mantissa: a relative rounding error of 2**-8 in each operation. Also with blocks that are computed again."""
     recipe = {**LANGUAGE, "precision": {"mode": "bf16"}}

@@ -24,7 +24,7 @@ from tests.training.vms.clusters import own_cluster
 from training.vms import own
 from training.vms.place import METADATA_KEY
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.extended
 
 _RAY = Path(sys.executable).with_name("ray")
 _UP_SECONDS = 300.0

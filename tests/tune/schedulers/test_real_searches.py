@@ -101,7 +101,7 @@ def run(
 
 
 @pytest.mark.parametrize(
-    "scheduler", [SCHEDULERS[0], *(pytest.param(one, marks=pytest.mark.long) for one in SCHEDULERS[1:])], ids=str
+    "scheduler", [SCHEDULERS[0], *(pytest.param(one, marks=pytest.mark.extended) for one in SCHEDULERS[1:])], ids=str
 )
 def test_a_continued_search_stops_the_same_trials_at_the_same_epochs(tmp_path: Path, scheduler: dict[str, Any]) -> None:
     """One trial at a time, or for hyperband four: both orders of events are those of an uninterrupted search."""
@@ -122,7 +122,7 @@ def test_a_continued_search_stops_the_same_trials_at_the_same_epochs(tmp_path: P
     assert {(stop.trial, stop.epoch) for stop in [*before, *after]} == {(stop.trial, stop.epoch) for stop in stops}
 
 
-@pytest.mark.long
+@pytest.mark.extended
 @pytest.mark.parametrize("failure", ["fails_at", "raises_at"])
 def test_a_bracket_goes_on_without_a_trial_that_fails_between_its_rungs(tmp_path: Path, failure: str) -> None:
     """The third bracket has the last four trials, of which three pass its rung at epoch 1, and one that at epoch 3."""
@@ -182,7 +182,7 @@ def evolve(
     return log, exploits, space
 
 
-@pytest.mark.parametrize("scheduler", ["pbt", pytest.param("pb2", marks=pytest.mark.long)])
+@pytest.mark.parametrize("scheduler", ["pbt", pytest.param("pb2", marks=pytest.mark.extended)])
 def test_bad_trials_continue_from_good_ones_with_values_of_the_space(tmp_path: Path, scheduler: str) -> None:
     log, exploits, space = evolve(tmp_path, scheduler)
     assert len(exploits) >= 2

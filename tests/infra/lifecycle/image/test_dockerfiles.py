@@ -163,7 +163,7 @@ def test_an_installer_with_a_wrong_hash_is_refused_before_it_is_unpacked(tmp_pat
     assert not target.exists()
 
 
-@pytest.mark.long
+@pytest.mark.extended
 @pytest.mark.xdist_group(RAY)
 def test_the_trainer_images_files_train_and_search(tmp_path: Path) -> None:
     # Only a run and a search import everything that an image needs; each starts Ray or torch, over 20 CPU seconds together.

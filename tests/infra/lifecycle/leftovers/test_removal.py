@@ -18,7 +18,7 @@ from tests.infra.lifecycle.leftovers.plants import PLANTS, database, plant_stack
 from tests.infra.lifecycle.leftovers.wire import Answer, Before, Faulty, Wire, fault
 
 LIMIT = 60.0
-NUMBERS = (40, *(pytest.param(number, marks=pytest.mark.long) for number in (5, 20, 50)))
+NUMBERS = (40, *(pytest.param(number, marks=pytest.mark.extended) for number in (5, 20, 50)))
 """Requests that change something, of a whole removal, by number."""
 WHOLES = ("EKS cluster", "EC2 instance", "EFS file system", "VPC", "KMS key", "IAM role")
 

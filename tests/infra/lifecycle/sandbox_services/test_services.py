@@ -93,7 +93,7 @@ def test_a_pod_of_monitoring_reaches_prometheus_by_the_name_that_the_stack_uses(
     assert "Prometheus" in sandbox.output(pod)
 
 
-@pytest.mark.long
+@pytest.mark.extended
 def test_services_leave_nothing_when_their_keeper_is_killed() -> None:
     before = shared_memory()
     with running_sandbox() as found:

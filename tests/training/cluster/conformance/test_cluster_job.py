@@ -96,7 +96,7 @@ def _output(process: subprocess.Popen[str]) -> IO[str]:
     return process.stdout
 
 
-@pytest.mark.long
+@pytest.mark.extended
 def test_two_ranks_pass_every_check_after_one_of_them_was_killed(
     team_cluster: TeamCluster,
     control_plane: ControlPlane,

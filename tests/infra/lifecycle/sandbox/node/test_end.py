@@ -132,7 +132,7 @@ def test_a_sandbox_whose_keeper_is_killed_can_be_started_again_and_leaves_nothin
     assert host_rules() == []
 
 
-@pytest.mark.long
+@pytest.mark.extended
 @pytest.mark.parametrize("program", ["node.namespace", "kubelet"])
 def test_a_keeper_that_is_killed_while_it_starts_leaves_nothing_after_sandbox_down(folder: Path, program: str) -> None:
     with ThreadPoolExecutor(1) as pool:
@@ -146,7 +146,7 @@ def test_a_keeper_that_is_killed_while_it_starts_leaves_nothing_after_sandbox_do
     assert traces(folder) == []
 
 
-@pytest.mark.long
+@pytest.mark.extended
 def test_two_sandboxes_have_addresses_and_names_of_their_own(folder: Path, tmp_path: Path) -> None:
     other = tmp_path / "other" / ".local" / "sandbox"
     start(folder)
