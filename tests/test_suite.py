@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.engines import report_table
 from tests.selection import changed_folders
 
 pytest_plugins = ("pytester",)
@@ -69,8 +70,10 @@ def test_that_starts_a_program_of_its_own():
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester) -> Run:
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs the suite of the folder in this process."""
+    monkeypatch.setattr(report_table, "RAN", set())
+    monkeypatch.setattr(report_table, "ABSENT", set())
 
     def run(*arguments: str, **files: str) -> pytest.RunResult:
         pytester.makepyfile(**{f"test_{name}": text for name, text in files.items()})

@@ -118,7 +118,10 @@ def test_git_has_neither_outputs_nor_counts_and_every_notebook_is_executed_here(
 # Each trains or searches: a notebook that no test executes breaks unseen.
 @pytest.mark.parametrize(
     "name",
-    ["results_of_a_run", *(pytest.param(one, marks=pytest.mark.extended) for one in SHOWN if one != "results_of_a_run")],
+    [
+        "results_of_a_run",
+        *(pytest.param(one, marks=pytest.mark.extended) for one in SHOWN if one != "results_of_a_run"),
+    ],
 )
 def test_a_notebook_runs_from_top_to_bottom(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if name == "deepspeed":

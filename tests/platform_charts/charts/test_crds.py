@@ -104,7 +104,11 @@ def test_a_breaking_upgrade_is_refused() -> None:
     changes: list[tuple[Manifest, dict[str, Any], str]] = [
         (crd("ants", RAY, versions=both), {"versions": unserved}, "version v1alpha1 would no longer be served"),
         (stored(crd("ants", RAY, versions=unserved), "v1alpha1", "v1"), {"versions": last}, lacks),
-        (crd("ants", RAY, versions=last), {"versions": versions(v2=True)}, "version v1 has stored objects"),
+        (
+            crd("ants", RAY, versions=last),
+            {"versions": versions(v2=True)},
+            r"no longer be served\n  version v1 has stored objects",
+        ),
         (crd("ants", RAY), {"scope": "Cluster"}, "scope: Namespaced would become Cluster"),
         (crd("ants", RAY), {"names": {"plural": "ants", "kind": "Aunt"}}, r"names\.kind: Ant would become Aunt"),
     ]
