@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -32,6 +33,12 @@ OBJECTS = 10
 def create(api: KubernetesApi, number: int) -> Manifest:
     """Create an object, because the quota is charged for a new object only."""
     return api.create({**CONFIG_MAP, "metadata": {**CONFIG_MAP["metadata"], "name": f"map-{number}"}})
+
+
+def create_many(api: KubernetesApi) -> None:
+    """Create nearly as many objects as the quota allows, from several threads: on a busy machine few writes conflict twice."""
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(partial(create, api), range(90)))
 
 
 @pytest.fixture
@@ -73,12 +80,7 @@ def test_conflicts_that_do_not_end_are_reported_with_a_remedy(
     stop_changes: Callable[[], None], kubernetes_api: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_QUOTA_PAUSES", (0.01,))
-    # On a busy machine not every write conflicts twice: several threads write as many objects as the quota allows.
-    with (
-        pytest.raises(ApiError, match=r"answers 409: .* resourcequotas \"team\"") as raised,
-        ThreadPoolExecutor(4) as pool,
-    ):
-        for written in [pool.submit(create, kubernetes_api, number) for number in range(90)]:
-            written.result()
+    with pytest.raises(ApiError, match=r"answers 409: .* resourcequotas \"team\"") as raised:
+        create_many(kubernetes_api)
     stop_changes()
     assert "try again" in raised.value.remedy
