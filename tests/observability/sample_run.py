@@ -143,7 +143,7 @@ class SampleRun:
         noise = self._random.gauss(0, 1)
         loss = 0.04 + 2.28 * math.exp(-9 * share) + 0.05 * abs(noise) * math.exp(-2 * share)
         has_checkpoint = step % 50 == 1 and step > 1
-        parts = {
+        parts: dict[str, Any] = {
             "data_seconds": 0.0011 + 0.0004 * self._random.random(),
             "forward_seconds": 0.0042 + 0.0006 * self._random.random() + (0.05 if is_first else 0),
             "backward_seconds": 0.0079 + 0.0015 * self._random.random() + (0.03 if is_first else 0),

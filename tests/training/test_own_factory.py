@@ -69,7 +69,7 @@ def test_a_factory_that_does_not_exist_or_not_take_its_options_is_refused(tmp_pa
         ("positional", {}, "missing a required argument: 'width'"),
     ):
         with pytest.raises(SettingsError) as refused:
-            check(tmp_path, f"{module}:{factory}", **dict[str, float](options))  # type: ignore[call-overload]
+            check(tmp_path, f"{module}:{factory}", **dict[str, float](options))
         assert [part for part in parts if str(part) not in str(refused.value)] == [], factory
         assert refused.value.remedy
 

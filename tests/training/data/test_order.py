@@ -62,7 +62,8 @@ def test_uniforms_do_not_depend_on_other_positions(seed: int, epoch: int, start:
         for position in range(start, start + length)
     ]
     np.testing.assert_array_equal(together, alone)
-    assert (together.shape, together.dtype) == ((length, draws), np.float64)
+    assert together.shape == (length, draws)
+    assert together.dtype == np.float64
     assert ((together >= 0) & (together < 1)).all()
 
 

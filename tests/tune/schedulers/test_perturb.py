@@ -65,7 +65,7 @@ def test_constants_and_settings_that_the_checkpoint_depends_on_keep_the_donors_v
 
 
 def test_conditions_hold_for_the_new_values() -> None:
-    axes = {
+    axes: dict[str, dict[str, object]] = {
         "schedule.name": {"choice": ["cosine", "step"]},
         "schedule.gamma": {"uniform": [0.1, 0.9], "when": {"schedule.name": "step"}},
     }

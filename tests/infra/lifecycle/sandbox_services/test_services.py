@@ -84,7 +84,7 @@ def test_the_database_takes_tls_and_its_password_only(sandbox: Sandbox) -> None:
 
 def test_a_pod_of_monitoring_reaches_prometheus_by_the_name_that_the_stack_uses(sandbox: Sandbox) -> None:
     """Those of teams must not."""
-    assert sandbox.prometheus.is_ready()
+    assert sandbox.prometheus.query("vector(1)")
     name = "kube-prometheus-stack-prometheus.monitoring.svc.cluster.local/9090"
     pod = sandbox.team_pod("asks", _GET.format(name, "/-/ready"))
     pod["metadata"]["namespace"] = MONITORING_NAMESPACE

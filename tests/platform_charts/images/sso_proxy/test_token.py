@@ -112,8 +112,11 @@ def test_members_of_one_of_the_groups_are_admitted() -> None:
 
 def test_a_site_without_groups_or_with_an_unusable_upstream_is_refused() -> None:
     changes: tuple[dict[str, object], ...] = (
-        *({"upstream": upstream} for upstream in ("https://mlflow", "mlflow:5000")),
-        *({"groups": []}, {"host": ...}, {"other": 1}),
+        {"upstream": "https://mlflow"},
+        {"upstream": "mlflow:5000"},
+        {"groups": []},
+        {"host": ...},
+        {"other": 1},
     )
     for change in changes:
         given = {name: value for name, value in {**FIELDS, **change}.items() if value is not ...}

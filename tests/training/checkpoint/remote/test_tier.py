@@ -76,7 +76,8 @@ def test_an_upload_that_ends_early_is_no_checkpoint(tmp_path: Path, remote: str,
 
 def test_a_request_that_fails_once_is_repeated(tmp_path: Path, remote: str, proxy: FaultyS3) -> None:
     store = large_store(tmp_path)
-    for number, what in enumerate((500, "cut", "hang"), 1):
+    faults: tuple[int | str, ...] = (500, "cut", "hang")
+    for number, what in enumerate(faults, 1):
         bucket = connect(remote, attempts=3, read_seconds=patience(what))
         proxy.fault = failing(what, times=1, when=puts("model.safetensors"))
         tier = upload_all(store, bucket)
