@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from tests.engines.kubernetes_operators import Operated
 from tests.training.cli.command import ROOT
-from tests.training.cluster.team_cluster import dev_outputs, reached_with
+from tests.training.cluster.team_cluster import outputs_file, reached_with
 
 
 def options_on(queued: Operated, folder: Path) -> list[str]:
@@ -21,8 +20,7 @@ def options_on(queued: Operated, folder: Path) -> list[str]:
 
 def options_with(kubeconfig: Path, folder: Path) -> list[str]:
     """Options of a command that reaches the cluster of a kubeconfig as the stack dev; the outputs are written to a folder."""
-    file = folder / "outputs.json"
-    file.write_text(json.dumps({**dev_outputs(), "cluster": reached_with(kubeconfig)}))
+    file = outputs_file(folder, cluster=reached_with(kubeconfig))
     return ["--env", "dev", "--outputs", str(file), "--kubeconfig", str(kubeconfig)]
 
 

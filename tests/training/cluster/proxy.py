@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import socket
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+import yaml
 
 
 class Proxy:
@@ -66,3 +70,16 @@ def _pass_on(source: socket.socket, sink: socket.socket) -> None:
             sink.sendall(data)
     with suppress(OSError):
         sink.shutdown(socket.SHUT_WR)
+
+
+@contextmanager
+def proxied(kubeconfig: Path, folder: Path) -> Iterator[tuple[Proxy, Path]]:
+    """A proxy before the API server of a kubeconfig, and a kubeconfig of the proxy in a folder."""
+    document = yaml.safe_load(kubeconfig.read_text())
+    reached = document["clusters"][0]["cluster"]
+    server, _, port = reached["server"].rpartition(":")
+    with Proxy(int(port)) as proxy:
+        reached["server"] = f"{server}:{proxy.port}"
+        file = folder / "kubeconfig"
+        file.write_text(yaml.safe_dump(document))
+        yield proxy, file

@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -30,7 +30,7 @@ from platform_charts.jobs.scheduling import JOB_LABEL
 from tests.engines.kubernetes import Cluster
 from tests.infra.aws.graphs import graph
 from tests.training.cli.command import Answer, ask_here, assert_refused
-from training.cluster.context import team_named
+from training.cluster.context import ClusterContext, team_named
 from training.cluster.job_manifest import JobOptions, request_of
 from training.cluster.job_settings import for_cluster
 from training.cluster.submission import submit
@@ -46,10 +46,22 @@ def dev_outputs() -> dict[str, Any]:
     return {**exported, "is_recorded": True}
 
 
+def outputs_file(folder: Path, **changes: object) -> Path:
+    """A file with the dev stack's outputs, some of them replaced."""
+    file = folder / "outputs.json"
+    file.write_text(json.dumps({**dev_outputs(), **changes}))
+    return file
+
+
 def target(**changes: object) -> Target:
     """The dev stack, with some of its outputs replaced."""
     outputs = read_outputs({**dev_outputs(), **changes}, file="dev")
     return Target(outputs=outputs, release=load_release(), catalog=load_catalog())
+
+
+def context_on(stack: Target) -> ClusterContext:
+    """The team research on a stack."""
+    return ClusterContext(env="dev", target=stack, team=team_named(stack.outputs, TEAM))
 
 
 def objects(name: str, *overrides: str, team: str = TEAM) -> tuple[Manifest, ...]:
@@ -82,6 +94,10 @@ class TeamCluster:
         for one in found:
             one["metadata"]["namespace"] = self.namespace
         return found
+
+    def with_outputs(self, folder: Path, **changes: object) -> TeamCluster:
+        """The same cluster, with some of the stack's outputs replaced in a file in a folder."""
+        return replace(self, outputs=outputs_file(folder, **{**json.loads(self.outputs.read_text()), **changes}))
 
     def job(self, name: str) -> Manifest | None:
         return self.api.read(self._reference("ray.io/v1", "RayJob", name))
@@ -157,11 +173,8 @@ def reached_with(kubeconfig: Path) -> dict[str, Any]:
 @contextmanager
 def team_cluster_on(api: Cluster, kubeconfig: Path, folder: Path) -> Iterator[TeamCluster]:
     namespace = f"research-{uuid.uuid4().hex[:8]}"
-    outputs = {**dev_outputs()}
-    outputs["cluster"] = reached_with(kubeconfig)
-    outputs["teams"] = [{**team, "namespace": namespace} if team["name"] == TEAM else team for team in outputs["teams"]]
-    file = folder / "outputs.json"
-    file.write_text(json.dumps(outputs))
+    teams = [{**team, "namespace": namespace} if team["name"] == TEAM else team for team in dev_outputs()["teams"]]
+    file = outputs_file(folder, cluster=reached_with(kubeconfig), teams=teams)
     with api.namespace(namespace):
         yield TeamCluster(api=api, namespace=namespace, outputs=file, kubeconfig=kubeconfig)
         for job in api.items("ray.io/v1", "RayJob", namespace=namespace):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,24 +20,17 @@ from infra.spec.manifest import Manifest, api_object
 from platform_charts.jobs.rayjob import IMAGE_ANNOTATION
 from tests.training.cli.command import ask, assert_refused
 from tests.training.cluster.commands import command, read_until
-from tests.training.cluster.team_cluster import TeamCluster, dev_outputs, objects, wait_until
+from tests.training.cluster.team_cluster import TeamCluster, dev_outputs, objects, outputs_file, wait_until
 from training.cluster import control
 from training.cluster.job_manifest import image_of
 from training.cluster.submission import submit
 from training.environment import run_arguments, submitted
 
 
-def file_with(folder: Path, **changes: object) -> str:
-    """A file with the dev stack's outputs, some of them replaced."""
-    file = folder / "outputs.json"
-    file.write_text(json.dumps({**dev_outputs(), **changes}))
-    return str(file)
-
-
 def test_the_objects_of_a_job_are_written_without_a_cluster(tmp_path: Path) -> None:
     out = tmp_path / "job.yaml"
     answer = ask("job", "--env", "dev", "--team", "research", "--name", "digits",
-                 "--outputs", file_with(tmp_path), "--out", str(out))  # fmt: skip
+                 "--outputs", str(outputs_file(tmp_path)), "--out", str(out))  # fmt: skip
     assert answer.status == 0, answer.err
     assert tuple(yaml.safe_load_all(out.read_text())) == objects("digits")
     assert answer.heavy == frozenset()
@@ -56,7 +47,7 @@ def test_invalid_input_is_refused_before_connecting_to_a_cluster(tmp_path: Path)
     tagged = f"{dev_outputs()['registries']['trainer']}:custom-0123"
 
     def refuses(status: int, said: str, *arguments: str, **changes: object) -> None:
-        where = ("--env", "dev", "--team", "research", "--outputs", file_with(tmp_path, **changes))
+        where = ("--env", "dev", "--team", "research", "--outputs", str(outputs_file(tmp_path, **changes)))
         assert_refused(status, said, "train", *where, *arguments)
 
     refuses(3, "does not match this checkout's release", platform="9.9.9")
@@ -74,10 +65,8 @@ def test_invalid_input_is_refused_before_connecting_to_a_cluster(tmp_path: Path)
 def test_a_job_with_an_image_that_was_never_pushed_is_refused(
     team_cluster: TeamCluster, name: str, tmp_path: Path
 ) -> None:
-    file = tmp_path / "outputs.json"
-    file.write_text(json.dumps({**json.loads(team_cluster.outputs.read_text()), "is_recorded": False}))
-    never_pushed = "rtp-dev/trainer: it was never pushed"
-    replace(team_cluster, outputs=file).refuses(3, never_pushed, "train", "--name", name, "--detach")
+    unrecorded = team_cluster.with_outputs(tmp_path, is_recorded=False)
+    unrecorded.refuses(3, "rtp-dev/trainer: it was never pushed", "train", "--name", name, "--detach")
     assert team_cluster.job(name) is None
 
 
@@ -109,15 +98,6 @@ def test_a_detached_job_is_submitted_with_the_next_commands_and_listed(team_clus
     assert " ".join(headings.split()) == "job team state queue workers GPUs group age progress left reason"
     (row,) = [row.split() for row in rows if row.startswith(name)]
     assert row[1:5] == ["research", "running", "2", "0"]
-
-
-def test_the_exit_status_is_the_jobs(team_cluster: TeamCluster, name: str) -> None:
-    team_cluster.submit(name)
-    message = "Job entrypoint command failed with exit code 3. No logs available."
-    team_cluster.operator_writes(name, jobDeploymentStatus="Failed", jobStatus="FAILED", message=message)
-    assert team_cluster.run("logs", name) == 3
-    team_cluster.ends(name)
-    assert team_cluster.run("logs", name) == 0
 
 
 def test_an_ended_job_is_submitted_again_with_changed_settings_and_image(team_cluster: TeamCluster, name: str) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -122,8 +120,6 @@ def test_a_queued_job_costs_nothing_the_team_is_the_sum_of_its_jobs_and_without_
     assert rows[f"{name}-a"][-2:] == ["0.00", "$0.00"]
     for letter in "bc":
         assert rows[f"{name}-{letter}"][-3:] == ["8", "16.00", f"${2 * JOB_PRICE:.2f}"]
-    file = tmp_path / "outputs.json"
-    file.write_text(json.dumps({**json.loads(team_cluster.outputs.read_text()), "region": "eu-north-1"}))
-    said = replace(team_cluster, outputs=file).ask("cost", f"{name}-b").out
+    said = team_cluster.with_outputs(tmp_path, region="eu-north-1").ask("cost", f"{name}-b").out
     assert "2 workers  on g5.12xlarge  unknown  4.00 hours  unknown" in said
     assert "the price table is of us-east-1, the stack is in eu-north-1" in said

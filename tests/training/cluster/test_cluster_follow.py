@@ -5,18 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import yaml
 
-from infra.kube.api import KubernetesApi
 from infra.kube.connection import connect_with
 from infra.lifecycle.sandbox.control_plane import ControlPlane
 from tests.training.cluster.follower import Follower
-from tests.training.cluster.proxy import Proxy
+from tests.training.cluster.proxy import proxied
 from tests.training.cluster.team_cluster import TeamCluster
 from training.cluster import follow as following
 from training.errors import ExitStatus
@@ -27,25 +23,13 @@ def _quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "_POLL_SECONDS", 0.1)
 
 
-@contextmanager
-def proxied(control_plane: ControlPlane, folder: Path) -> Iterator[tuple[Proxy, KubernetesApi]]:
-    """The API server over a network that can be cut."""
-    kubeconfig = yaml.safe_load(control_plane.kubeconfig.read_text())
-    reached = kubeconfig["clusters"][0]["cluster"]
-    with Proxy(int(reached["server"].rpartition(":")[2])) as proxy:
-        reached["server"] = f"https://127.0.0.1:{proxy.port}"
-        file = folder / "kubeconfig"
-        file.write_text(yaml.safe_dump(kubeconfig))
-        yield proxy, connect_with(file)
-
-
 def test_a_follower_reconnects_after_a_broken_network_and_the_job_keeps_running(
     team_cluster: TeamCluster, name: str, control_plane: ControlPlane, tmp_path: Path
 ) -> None:
     team_cluster.submit(name)
     team_cluster.starts(name)
-    with proxied(control_plane, tmp_path) as (proxy, far):
-        follower = Follower(far, namespace=team_cluster.namespace, name=name)
+    with proxied(control_plane.kubeconfig, tmp_path) as (proxy, kubeconfig):
+        follower = Follower(connect_with(kubeconfig), namespace=team_cluster.namespace, name=name)
         follower.sees("running")
         proxy.cut()
         follower.sees("connection lost, the job keeps running")

@@ -33,10 +33,10 @@ from platform_charts.objects.access import access
 from tests.engines.kubelet import log_of, mounted
 from tests.engines.kubernetes import Cluster
 from tests.training.cli.command import ROOT
-from tests.training.cluster.team_cluster import TEAM, TeamCluster
+from tests.training.cluster.team_cluster import TEAM, TeamCluster, context_on
 from tests.training.launch.driver import PATIENCE, arguments_for
 from tests.training.runs import small_settings
-from training.cluster.context import ClusterContext, team_named
+from training.cluster.context import ClusterContext
 from training.cluster.profile import ask
 from training.cluster.submission import owner_reference, submit
 from training.errors import ExitStatus
@@ -57,9 +57,7 @@ def member(team_cluster: TeamCluster, team: str) -> Iterator[Cluster]:
 
 
 def context_of(team_cluster: TeamCluster) -> ClusterContext:
-    outputs = team_cluster.stack()
-    target = Target(outputs=outputs, release=load_release(), catalog=load_catalog())
-    return ClusterContext(env="dev", target=target, team=team_named(outputs, TEAM))
+    return context_on(Target(outputs=team_cluster.stack(), release=load_release(), catalog=load_catalog()))
 
 
 def requests_of(team_cluster: TeamCluster, name: str) -> Manifest:

@@ -12,10 +12,8 @@ import sys
 
 import pytest
 
-from infra.kube.errors import ApiError
 from infra.spec.cluster_names import KUEUE_API
 from infra.spec.manifest import Manifest
-from platform_charts.jobs.rayjob import render_job
 from platform_charts.jobs.request import JobRequest
 from tests.engines.kubernetes_jobs import job, node_type
 from tests.engines.kubernetes_operators import Operated
@@ -25,7 +23,6 @@ from tests.training.cluster.team_cluster import wait_until
 from training.cluster import control
 from training.cluster import follow as following
 from training.cluster.state import JobState
-from training.cluster.submission import submit
 from training.errors import ExitStatus
 
 _SECONDS = 60
@@ -150,14 +147,6 @@ def test_a_job_is_followed_from_the_queue_to_its_end_and_releases_its_quota(
     assert follower.end().status is ExitStatus.REFUSED
     assert "the driver exited with code 3" in follower.shown
     assert follower.shown.count("starting the pods") == 1
-
-
-def test_a_job_that_kueue_refuses_is_refused_at_submission(queued: Operated) -> None:
-    manifests = render_job(gpus("kept", "research", 4), queued.environment.target)
-    manifests[1]["spec"]["shutdownAfterJobFinishes"] = False
-    manifests[1]["spec"].pop("ttlSecondsAfterFinished")
-    with pytest.raises(ApiError, match="delete the cluster after finishing"):
-        submit(queued.api("research"), manifests, env="dev")
 
 
 HEAD, SUBMITTER = "ray.io/node-type=head", "batch.kubernetes.io/job-name"

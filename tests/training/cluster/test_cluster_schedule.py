@@ -5,7 +5,6 @@ Fake nodes run no containers: the tests run the program of the submitting pod, w
 
 from __future__ import annotations
 
-import json
 import shlex
 import subprocess
 import sys
@@ -26,7 +25,7 @@ from tests.engines.kubernetes_operators import Operated
 from tests.training.cli.command import Answer, ask_here, assert_refused
 from tests.training.cluster.code_of_jobs import NETS, deliver, mount_parts, project
 from tests.training.cluster.commands import options_on
-from tests.training.cluster.team_cluster import dev_outputs, wait_until
+from tests.training.cluster.team_cluster import outputs_file, wait_until
 from training.cluster import control
 
 _SECONDS = 60
@@ -265,8 +264,7 @@ def test_members_schedule_in_their_namespace_and_through_the_queue_only(schedule
 
 
 def test_an_invalid_schedule_is_refused_before_connecting(tmp_path: Path) -> None:
-    (tmp_path / "outputs.json").write_text(json.dumps(dev_outputs()))
-    where = ["--env", "dev", "--team", TEAM, "--outputs", str(tmp_path / "outputs.json")]
+    where = ["--env", "dev", "--team", TEAM, "--outputs", str(outputs_file(tmp_path))]
     assert_refused(2, "'61' is not a minute", "train", *where, "--schedule", "61 * * * *")
     daily = ["train", *where, "--schedule", "@daily"]
     assert_refused(2, "unknown time zone 'Berlin'", *daily, "--time-zone", "Berlin")

@@ -22,9 +22,9 @@ from tests.engines.oci_registry import push_image
 from tests.engines.ports import free_port
 from tests.engines.sandbox_registry import sandbox_registry
 from tests.platform_charts.jobs.targets import job
-from tests.training.cluster.team_cluster import TEAM, target
+from tests.training.cluster.team_cluster import context_on, target
 from training.cluster.code_packages import check_derived, require_image
-from training.cluster.context import ClusterContext, team_named
+from training.cluster.context import ClusterContext
 from training.cluster.job_manifest import image_of
 from training.cluster.registry import check_image, check_images, read_annotations
 from training.code.archive import pack
@@ -41,7 +41,7 @@ def context() -> ClusterContext:
     stack = target(is_recorded=False, registries={"trainer": TRAINER, "mlflow": "m"})
     trainer = stack.release.images["trainer"].model_copy(update={"digest": BASE})
     release = stack.release.model_copy(update={"images": {**stack.release.images, "trainer": trainer}})
-    return ClusterContext(env="dev", target=replace(stack, release=release), team=team_named(stack.outputs, TEAM))
+    return context_on(replace(stack, release=release))
 
 
 @pytest.fixture

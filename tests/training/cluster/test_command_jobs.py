@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -17,10 +16,9 @@ from platform_charts.jobs.price import usd_per_hour
 from platform_charts.jobs.rayjob import render_job
 from tests.platform_charts.jobs.targets import group_of, job, target_of, with_groups
 from tests.training.cli.command import assert_refused
-from tests.training.cluster.team_cluster import dev_outputs, target
+from tests.training.cluster.team_cluster import context_on, outputs_file, target
 from training.cli import main
 from training.cluster.command_jobs import Command, command_of_job, name_of
-from training.cluster.context import ClusterContext, team_named
 from training.cluster.job_manifest import JobOptions, config_maps, options_of
 from training.cluster.session_access import session_name
 from training.cluster.sessions import cluster, cost_so_far, session_request
@@ -36,10 +34,8 @@ ODD = "python train.py --note 'it'\"'\"'s a=b' && echo \"$HOME\" | tee x; # done
 
 def run_words(folder: Path, *arguments: str) -> list[str]:
     """The command line of `run --out`, which writes `job.yaml` to a folder."""
-    outputs, out = folder / "outputs.json", folder / "job.yaml"
-    outputs.write_text(json.dumps(dev_outputs()))
-    where = ["--env", "dev", "--team", "research", "--outputs", str(outputs), "--out", str(out)]
-    return ["run", *where, *arguments]
+    where = ["--outputs", str(outputs_file(folder)), "--out", str(folder / "job.yaml")]
+    return ["run", "--env", "dev", "--team", "research", *where, *arguments]
 
 
 def test_the_command_of_a_job_can_be_read_from_it() -> None:
@@ -105,9 +101,7 @@ def test_the_exit_status_of_the_command_is_mirrored() -> None:
         assert (state.stage, state.status, state.reason) == (stage, status, reason)
 
 
-def context() -> ClusterContext:
-    stack = target()
-    return ClusterContext(env="dev", target=stack, team=team_named(stack.outputs, "research"))
+CONTEXT = context_on(target())
 
 
 def options(**changes: object) -> ClusterCommandOptions:
@@ -116,9 +110,7 @@ def options(**changes: object) -> ClusterCommandOptions:
 
 
 def test_a_session_is_a_job_with_limits_and_a_price() -> None:
-    request, price = session_request(
-        options(gpus=4, group="a10g", idle="45m", hours=6), context(), name="session-notes"
-    )
+    request, price = session_request(options(gpus=4, group="a10g", idle="45m", hours=6), CONTEXT, name="session-notes")
     assert (request.name, request.kind, request.workers, request.gpus_per_worker) == ("session-notes", "session", 4, 1)
     assert request.deadline_hours == 7
     assert price is not None
@@ -130,15 +122,15 @@ def test_a_session_is_a_job_with_limits_and_a_price() -> None:
 
 
 def test_a_session_without_gpus_has_workers_on_the_system_nodes_and_no_price() -> None:
-    image = f"{context().target.outputs.registries['trainer']}@sha256:{'d' * 64}"
-    request, price = session_request(options(gpus=0, workers=2, cpus=3, image=image), context(), name="session-notes")
+    image = f"{CONTEXT.target.outputs.registries['trainer']}@sha256:{'d' * 64}"
+    request, price = session_request(options(gpus=0, workers=2, cpus=3, image=image), CONTEXT, name="session-notes")
     assert (request.workers, request.gpus_per_worker, request.cpus_per_worker) == (2, 0, 3)
     assert request.image == image
     assert price is None
 
 
 def test_a_stopped_session_tells_what_it_has_cost_since_its_admission() -> None:
-    request, price = session_request(options(gpus=4, group="a10g"), context(), name="session-notes")
+    request, price = session_request(options(gpus=4, group="a10g"), CONTEXT, name="session-notes")
     assert request.command is not None
     found = {"spec": {"entrypoint": shlex.join(request.command)}, "status": {"startTime": "2026-11-22T08:00:00Z"}}
     assert price is not None
@@ -154,17 +146,17 @@ def test_wrong_limits_and_names_are_refused_by_name_and_value(tmp_path: Path) ->
         ({"hours": 0.0}, "hours=0"),
     ):
         with pytest.raises(SettingsError, match=message):
-            session_request(options(**changes), context(), name="session-notes")
+            session_request(options(**changes), CONTEXT, name="session-notes")
     assert session_name("notes") == session_name("session-notes") == "session-notes"
     with pytest.raises(SettingsError, match="name='session-Notes'"):
-        session_request(options(), context(), name=session_name("Notes"))
+        session_request(options(), CONTEXT, name=session_name("Notes"))
     with pytest.raises(SettingsError, match="--detach does not wait"):
         cluster(options(detach=True, code=tmp_path))
 
 
 def test_the_pods_of_a_session_have_its_code_on_their_import_path_and_those_of_other_jobs_none() -> None:
-    request, _ = session_request(options(), context(), name="session-notes")
-    _, rendered = render_job(request, context().target)
+    request, _ = session_request(options(), CONTEXT, name="session-notes")
+    _, rendered = render_job(request, CONTEXT.target)
     cluster = rendered["spec"]["rayClusterSpec"]
     for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
         (container,) = group["template"]["spec"]["containers"]
@@ -172,7 +164,7 @@ def test_the_pods_of_a_session_have_its_code_on_their_import_path_and_those_of_o
         assert mount in container["volumeMounts"]
         assert {"name": "PYTHONPATH", "value": f"{TRAINER_PATH}:{CODE_PATH}"} in container["env"]
     assert f"PYTHONPATH={TRAINER_PATH} " in Path("training/image/Dockerfile").read_text()
-    _, other = render_job(job(workers=1, cpus_per_worker=1), context().target)
+    _, other = render_job(job(workers=1, cpus_per_worker=1), CONTEXT.target)
     assert CODE_PATH not in str(other)
 
 

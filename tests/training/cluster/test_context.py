@@ -15,7 +15,7 @@ from infra.lifecycle.sandbox.processes import free_ports
 from infra.spec.errors import PlatformError, RefusedError
 from infra.spec.errors import SettingsError as StackSettingsError
 from tests.training.cluster import local_kubectl
-from tests.training.cluster.team_cluster import dev_outputs, target
+from tests.training.cluster.team_cluster import dev_outputs, outputs_file, target
 from tests.training.cluster.uis.upstream import upstream
 from training.cluster.context import read_target, team_named
 from training.cluster.kubectl import kubectl_for
@@ -24,15 +24,8 @@ from training.errors import SettingsError
 from training.local_port import local_port
 
 
-def written(folder: Path, **changes: Any) -> Path:  # noqa: ANN401 - any output
-    """A file with the dev stack's outputs, some of them replaced."""
-    file = folder / "outputs.json"
-    file.write_text(json.dumps({**dev_outputs(), **changes}))
-    return file
-
-
 def test_the_outputs_are_read_from_a_file_that_the_environment_may_name(tmp_path: Path) -> None:
-    file = written(tmp_path)
+    file = outputs_file(tmp_path)
     for given, environment in ((file, {}), (None, {"RTP_STACK_OUTPUTS": str(file)})):
         assert read_target("dev", file=given, environment=environment).outputs == target().outputs
 
@@ -41,9 +34,9 @@ def test_outputs_that_are_missing_or_of_another_environment_or_version_are_refus
     with pytest.raises(StackSettingsError, match="absent"):
         read_target("dev", file=tmp_path / "absent", environment={})
     with pytest.raises(SettingsError, match="outputs of environment dev, not of prod"):
-        read_target("prod", file=written(tmp_path), environment={})
+        read_target("prod", file=outputs_file(tmp_path), environment={})
     with pytest.raises(RefusedError, match=r"the stack is 9\.9\.9"):
-        read_target("dev", file=written(tmp_path, platform="9.9.9"), environment={})
+        read_target("dev", file=outputs_file(tmp_path, platform="9.9.9"), environment={})
 
 
 def test_without_pulumi_and_without_a_file_there_is_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from kubernetes import client
 
 from infra.kube.api import KubernetesApi
+from tests.engines.servers import Handler, serving
 from tests.training.cluster.proxy import Proxy
 from tests.training.cluster.team_cluster import wait_until
 from training.cluster.driver_log import DriverLog, LogCursor
@@ -42,19 +43,17 @@ DISCOVERY = {
 class LogServer(ThreadingHTTPServer):
     """Serves one submitter pod; its log pauses in the middle until `resumed` is set."""
 
-    daemon_threads = True
-
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.resumed = threading.Event()
         self.since: list[str] = []
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     protocol_version = "HTTP/1.1"
     server: LogServer
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802
         place = urlsplit(self.path)
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
@@ -77,18 +76,12 @@ class _Handler(BaseHTTPRequestHandler):
     def _chunk(self, text: str) -> None:
         self.wfile.write(f"{len(text):x}\r\n{text}\r\n".encode())
 
-    def log_message(self, *_: object) -> None:
-        """Nothing is printed."""
-
 
 @pytest.fixture
 def server() -> Iterator[LogServer]:
-    made = LogServer()
-    threading.Thread(target=made.serve_forever, daemon=True).start()
-    yield made
-    made.resumed.set()
-    made.shutdown()
-    made.server_close()
+    with LogServer() as made, serving(made):
+        yield made
+        made.resumed.set()
 
 
 def test_after_a_cut_the_log_continues_with_the_next_line(server: LogServer) -> None:

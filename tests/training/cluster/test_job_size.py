@@ -5,8 +5,6 @@ from __future__ import annotations
 from infra.spec.cluster_names import MOST_ANNOTATION
 from tests.training.cluster.team_cluster import TeamCluster
 
-_GPUS = ("--use-gpu", "--group", "a10g")
-
 
 def submitted(cluster: TeamCluster, name: str, workers: str, *, batch: int = 64) -> None:
     arguments = ["--name", name, "--num-workers", workers, "--batch", str(batch), "--use-gpu", "--group", "a10g"]

@@ -18,12 +18,11 @@ from tests.training.cluster.team_cluster import TEAM, TeamCluster
 def two_teams(team_cluster: TeamCluster, tmp_path: Path) -> Iterator[tuple[TeamCluster, TeamCluster]]:
     """The namespaces of two teams of one stack: of research, and of platform."""
     namespace = f"platform-{uuid.uuid4().hex[:8]}"
-    outputs = json.loads(team_cluster.outputs.read_text(encoding="utf-8"))
-    outputs["teams"] = [one if one["name"] == TEAM else {**one, "namespace": namespace} for one in outputs["teams"]]
-    file = tmp_path / "outputs.json"
-    file.write_text(json.dumps(outputs), encoding="utf-8")
+    teams = json.loads(team_cluster.outputs.read_text())["teams"]
+    teams = [one if one["name"] == TEAM else {**one, "namespace": namespace} for one in teams]
     with team_cluster.api.namespace(namespace):
-        yield replace(team_cluster, outputs=file), replace(team_cluster, outputs=file, namespace=namespace)
+        research = team_cluster.with_outputs(tmp_path, teams=teams)
+        yield research, replace(research, namespace=namespace)
 
 
 def without_team(cluster: TeamCluster) -> list[str]:

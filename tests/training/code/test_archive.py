@@ -226,14 +226,6 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest
         pack(folder)
 
 
-def test_a_pipe_in_the_folder_is_left_out(tmp_path: Path) -> None:
-    folder = write(tmp_path / "project")
-    os.mkfifo(folder / "pipe")
-    archive = pack(folder)
-    assert archive.selection is not None
-    assert archive.selection.left_out == {"pipe": "not a file"}
-
-
 def test_the_identity_names_the_commit_of_a_clean_folder(tmp_path: Path) -> None:
     identity = pack(committed(tmp_path / "project")).identity
     assert identity.revision is not None

@@ -91,13 +91,15 @@ def test_folders_that_are_missing_or_empty_are_refused(tmp_path: Path) -> None:
         require_files(tmp_path, select(write(tmp_path, ".env")))
 
 
-def test_a_link_out_of_the_folder_is_refused_and_one_inside_is_left_out(tmp_path: Path) -> None:
+def test_a_link_out_of_the_folder_is_refused_and_one_inside_and_a_pipe_are_left_out(tmp_path: Path) -> None:
     folder = write(tmp_path / "project", "a.py", "sub/b.py")
     (folder / "again.py").symlink_to("a.py")
     (folder / "other").symlink_to("sub")
+    os.mkfifo(folder / "pipe")
     found = select(folder)
     assert list(found.files) == ["a.py", "sub/b.py"]
-    assert set(found.left_out) == {"again.py", "other"}
+    assert set(found.left_out) == {"again.py", "other", "pipe"}
+    assert found.left_out["pipe"] == "not a file"
     (folder / "passwords").symlink_to("/etc/passwd")
     with pytest.raises(SettingsError, match="passwords of the code folder links to /etc/passwd"):
         select(folder)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,16 +12,13 @@ from pathlib import Path
 import pytest
 
 from tests.engines.report_table import ran
-from tests.training.cli.command import assert_refused
+from tests.training.cli.command import ROOT, assert_refused
+from tests.training.cluster.commands import interruptible
 from training.code.archive import pack
 from training.code.identity import SUFFIX
 from training.errors import ExitStatus
 
-ROOT = Path(__file__).resolve().parents[3]
 _SECONDS = 120
-
-_PROGRAM = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-_PROGRAM += "import sys; from training.cli import main; sys.exit(main(sys.argv[1:]))"
 
 _ALL_REDUCE = """
 import mine.part, os, torch, torch.distributed as dist
@@ -61,7 +57,7 @@ def code(tmp_path: Path) -> Path:
 def running(*arguments: str, cwd: Path = ROOT, **variables: str) -> Iterator[subprocess.Popen[str]]:
     """The command, in a process group of its own, as a shell starts it."""
     with subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM, "run", *arguments],
+        interruptible("run", *arguments),
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(ROOT), **variables},
         stdout=subprocess.PIPE,

@@ -15,7 +15,7 @@ import yaml
 from infra.spec.errors import RefusedError
 from tests.engines.report_table import ran, skipped
 from tests.training.cli.command import assert_refused
-from tests.training.cluster.team_cluster import dev_outputs
+from tests.training.cluster.team_cluster import outputs_file
 from tests.training.cluster.team_cluster import target as dev_stack
 from training.cli import main
 from training.cluster.context import team_named
@@ -98,9 +98,8 @@ def test_workers_are_the_group_s_and_spot_where_asked() -> None:
 
 
 def test_the_command_writes_a_folder_whose_settings_the_trainer_reads_and_refuses_wrong_input(tmp_path: Path) -> None:
-    outputs, out = tmp_path / "outputs.json", tmp_path / "job"
-    outputs.write_text(json.dumps(dev_outputs()))
-    stack = ["anyscale", "--env", "dev", "--outputs", str(outputs), "--team", "research", "--cloud", "lab"]
+    out, outputs = tmp_path / "job", str(outputs_file(tmp_path))
+    stack = ["anyscale", "--env", "dev", "--outputs", outputs, "--team", "research", "--cloud", "lab"]
     for options, named in (
         (("--workers", "4-1"), "write 1-4"),
         (("--data-path", "photos", "--dataset", "image_folder"), "as the machines see it"),

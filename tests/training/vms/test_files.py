@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import stat
@@ -20,7 +19,7 @@ from infra.spec.errors import PlatformError, RefusedError, SettingsError
 from infra.spec.release_rules import ROOT
 from tests.makefile import command, make
 from tests.training.cli.command import ask, assert_refused
-from tests.training.cluster.team_cluster import dev_outputs
+from tests.training.cluster.team_cluster import dev_outputs, outputs_file
 from tests.training.cluster.team_cluster import target as dev_stack
 from tests.training.vms.clusters import AMI, aws_file, own_cluster, own_file
 from training.vms.clusters import NodeRange, split_hosts, split_profiles
@@ -178,9 +177,7 @@ def test_texts_that_are_no_range_no_cluster_and_no_profiles_are_refused() -> Non
 
 
 def test_the_command_writes_a_file_that_jobs_can_read(tmp_path: Path) -> None:
-    outputs = tmp_path / "outputs.json"
-    outputs.write_text(json.dumps(dev_outputs()))
-    out = tmp_path / "cluster.yaml"
+    outputs, out = outputs_file(tmp_path), tmp_path / "cluster.yaml"
     name = f"test-{os.getpid()}"
     token = ROOT / ".local" / "clusters" / f"{name}.token"
     options = ["--env", "dev", "--outputs", str(outputs), "--team", "research", "--group", "t4", "--name", name]
@@ -251,18 +248,8 @@ def test_it_is_refused_with_a_remedy(tmp_path: Path) -> None:
 
 def test_ray_cluster_passes_each_host_and_words_with_spaces_and_quotes() -> None:
     typed = ["HOSTS=10.0.0.1 10.0.0.2", "SSH_USER=me", "RUNS=/nfs/my runs", "SSH_KEY=it's"]
-    words = [
-        "--host",
-        "10.0.0.1",
-        "--host",
-        "10.0.0.2",
-        "--ssh-user",
-        "me",
-        "--ssh-key",
-        "it's",
-        "--runs",
-        "/nfs/my runs",
-    ]
+    words = ["--host", "10.0.0.1", "--host", "10.0.0.2", "--ssh-user", "me"]
+    words += ["--ssh-key", "it's", "--runs", "/nfs/my runs"]
     assert command("ray-cluster", *typed) == ["-m", "training", "ray-cluster", *words]
 
 

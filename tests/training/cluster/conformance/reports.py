@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from infra.kube.api import KubernetesApi
 from infra.spec.manifest import Manifest
-from tests.training.cluster.team_cluster import TEAM, target
+from tests.training.cluster.team_cluster import context_on, target
 from training.cluster.conformance.catalogue import CHECKS
 from training.cluster.conformance.check import Finding, Result, judged
 from training.cluster.conformance.evidence import Evidence
@@ -15,7 +15,6 @@ from training.cluster.conformance.job import SuiteJob
 from training.cluster.conformance.job_checks import JobChecks
 from training.cluster.conformance.judges.shape import JobShape
 from training.cluster.conformance.runner import Runner
-from training.cluster.context import ClusterContext, team_named
 from training.cluster.state import JobState
 from training.conformance.facts import (
     AllReduceFacts,
@@ -115,12 +114,11 @@ def judge(
     trouble: str = "",
     in_prometheus: bool = True,
 ) -> Told:
-    told, stack = Told(), target()
+    told = Told()
     job = SuiteJob(name="probe", manifests=(), shape=shape, group=None, dollars_per_hour=None)
-    context = ClusterContext(env="dev", target=stack, team=team_named(stack.outputs, TEAM))
     checks = JobChecks(
         api=_NoApi(),
-        context=context,
+        context=context_on(target()),
         job=job,
         limits=Limits(admission=1, end=1),
         runner=Runner(CHECKS, told.take),

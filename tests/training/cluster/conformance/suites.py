@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import http.server
 import json
-import threading
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import yaml
 
@@ -18,6 +16,7 @@ from infra.kube.api import KubernetesApi
 from platform_charts.objects.alert_rules import RULES
 from tests.engines.ports import free_port
 from tests.engines.prometheus import Prometheus, scraping
+from tests.engines.servers import Handler, http_server
 from training.cli import main
 from training.cluster.conformance.probes.prometheus import WATCHDOG
 from training.cluster.objects import RAY_JOB
@@ -57,32 +56,17 @@ def run_suite(*words: str, folder: Path) -> Ran:
     return Ran(status=status, record=json.loads(made.pop().read_text()))
 
 
-class _Receiver(http.server.BaseHTTPRequestHandler):
-    """Answers Prometheus as Alertmanager does."""
-
-    status: ClassVar[int] = 200
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self.send_response(self.status)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
 @contextmanager
 def receiver(status: int = 200) -> Iterator[str]:
-    """The address of a server that answers notifications with a status."""
-    kind = type("Receiver", (_Receiver,), {"status": status})
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), kind) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+    """The address of a server that answers Prometheus with a status, as Alertmanager does."""
+
+    class Receiver(Handler):
+        def do_POST(self) -> None:  # noqa: N802
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.answer(status)
+
+    with http_server(Receiver) as url:
+        yield url.removeprefix("http://")
 
 
 @contextmanager

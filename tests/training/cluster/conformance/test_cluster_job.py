@@ -5,7 +5,6 @@ The fakes of KubeRay and Kueue write the status of the real ones.
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import threading
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import IO, Any, NoReturn
 
 import pytest
-import yaml
 
 from infra.kube.api import KubernetesApi
 from infra.lifecycle.sandbox.control_plane import ControlPlane
@@ -25,7 +23,7 @@ from tests.engines.kubelet import log_of
 from tests.engines.s3 import S3Api
 from tests.training.cluster.commands import command, read_until
 from tests.training.cluster.conformance.suites import cases_of, run_suite
-from tests.training.cluster.proxy import Proxy
+from tests.training.cluster.proxy import proxied
 from tests.training.cluster.team_cluster import TeamCluster, wait_until
 from tests.training.conformance.local_job import program
 from training.cluster.conformance import following, job_checks
@@ -166,13 +164,7 @@ def test_a_cluster_that_is_gone_in_the_middle_fails_what_is_not_known(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(following, "_GONE_SECONDS", 0.0)
-    document = yaml.safe_load(team_cluster.kubeconfig.read_text())
-    reached = document["clusters"][0]["cluster"]
-    server, _, port = reached["server"].rpartition(":")
-    with Proxy(int(port)) as proxy:
-        reached["server"] = f"{server}:{proxy.port}"
-        kubeconfig = tmp_path / "kubeconfig"
-        kubeconfig.write_text(json.dumps(document))
+    with proxied(team_cluster.kubeconfig, tmp_path) as (proxy, kubeconfig):
 
         def cut() -> None:
             settings = api_object(*CONFIG_MAP, f"{_await_job(team_cluster)}-settings", namespace=team_cluster.namespace)

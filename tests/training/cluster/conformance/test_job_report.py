@@ -25,12 +25,12 @@ from tests.training.cluster.conformance.reports import (
     judge,
     reported,
 )
-from tests.training.cluster.team_cluster import TEAM, dev_outputs, target
+from tests.training.cluster.team_cluster import context_on, dev_outputs, target
 from training.cluster.conformance.catalogue import CHECKS
 from training.cluster.conformance.floors import FAMILIES, floor_of
 from training.cluster.conformance.job import SuiteJob, chosen_group, suite_job
 from training.cluster.conformance.judges.shape import JobShape
-from training.cluster.context import ClusterContext, team_named
+from training.cluster.context import ClusterContext
 from training.cluster.state import JobState
 from training.conformance.facts import FabricFacts, JobReport, Part, RankFacts
 from training.conformance.transport import networks_in
@@ -201,8 +201,7 @@ def group(name: str, **changes: object) -> dict[str, Any]:
 
 
 def stack(*groups: dict[str, Any]) -> ClusterContext:
-    found = target(gpu_groups=list(groups))
-    return ClusterContext(env="dev", target=found, team=team_named(found.outputs, TEAM))
+    return context_on(target(gpu_groups=list(groups)))
 
 
 def best(*groups: dict[str, Any]) -> str | None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
+
+from tests.engines.servers import Handler, http_server
 
 
 class Server(NamedTuple):
@@ -34,10 +33,11 @@ class Reply(NamedTuple):
         return found
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     name = ""
+    protocol_version = "HTTP/1.1"
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802
         """Answer with what was asked, or switch protocols and echo one message."""
         if self.headers.get("Upgrade"):
             self.send_response(101)
@@ -49,31 +49,17 @@ class _Handler(BaseHTTPRequestHandler):
             return
         length = int(self.headers.get("Content-Length", 0))
         asked = {key.lower(): value for key, value in self.headers.items()}
-        body = json.dumps({**asked, "server": self.name, "body": self.rfile.read(length).decode()}).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        seen = {**asked, "server": self.name, "body": self.rfile.read(length).decode()}
+        self.answer(200, json.dumps(seen).encode())
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802
         self.do_GET()
-
-    def log_message(self, *_arguments: object) -> None:
-        """Say nothing."""
 
 
 @contextmanager
 def upstream(name: str = "ui") -> Iterator[Server]:
-    handler = type("Handler", (_Handler,), {"name": name, "protocol_version": "HTTP/1.1"})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as found:
-        found.daemon_threads = True
-        thread = threading.Thread(target=partial(found.serve_forever, poll_interval=0.02))
-        thread.start()
-        try:
-            yield Server(found.server_port, name)
-        finally:
-            found.shutdown()
-            thread.join()
+    with http_server(type("Handler", (_Handler,), {"name": name})) as url:
+        yield Server(int(url.rpartition(":")[2]), name)
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
