@@ -113,12 +113,8 @@ def test_no_setting_is_infinite_or_not_a_number() -> None:
     for value in values:
         assert "optimizer.betas.0" in refusal(overrides=[f"optimizer.betas=[{value}, 0.9]"])
         assert "optimizer.learning_rate" in refusal(overrides=[f"optimizer.learning_rate={value}"])
-
-
-def test_an_infinite_option_of_a_factory_of_your_own_is_refused() -> None:
-    assert "model.options.scale = .inf" in refusal(
-        overrides=["model.name=tests.training.faults.models:x", "model.options.scale=.inf"]
-    )
+    own = ["model.name=tests.training.faults.models:x", "model.options.scale=.inf"]
+    assert "model.options.scale = .inf" in refusal(overrides=own)
 
 
 def test_an_indivisible_batch_is_refused_with_the_nearest_valid_one() -> None:
