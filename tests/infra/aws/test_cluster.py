@@ -20,10 +20,7 @@ def test_connected_networks_reach_the_private_endpoint_on_443_only() -> None:
         )
         for rule in rules
     }
-    assert sources == {
-        "10.99.1.0/24": ("tcp", 443, 443),
-        "444455556666/sg-0123456789abcdef0": ("tcp", 443, 443),
-    }
+    assert sources == {"10.99.1.0/24": ("tcp", 443, 443), "444455556666/sg-0123456789abcdef0": ("tcp", 443, 443)}
     [cluster] = unusual().of_type(tokens.CLUSTER)
     assert all(cluster.urn in rule.property_dependencies["securityGroupId"] for rule in rules)
 

@@ -11,16 +11,7 @@ from infra.spec.catalog import load_catalog
 from infra.spec.errors import SettingsError
 from infra.spec.outputs import KEPT_RELEASE, SCHEMA_VERSION, StackOutputs, check_outputs, read_outputs
 from infra.spec.release import load_release
-from tests.infra.aws.graphs import (
-    ENVIRONMENTS,
-    aws_resources,
-    graph,
-    preview,
-    sample,
-    settings_of,
-    tags_of,
-    varied,
-)
+from tests.infra.aws.graphs import ENVIRONMENTS, aws_resources, graph, preview, sample, settings_of, tags_of, varied
 
 
 def options(one: Resource) -> tuple[object, ...]:

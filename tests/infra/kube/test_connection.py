@@ -37,14 +37,7 @@ def test_the_token_is_requested_for_the_cluster_and_its_region(tmp_path: Path, m
 
 
 def test_a_file_that_is_no_kubeconfig_is_refused(tmp_path: Path) -> None:
-    for content in (
-        b"text",
-        b"\xff\xfe",
-        b"a: [",
-        b"[]",
-        b"clusters: 1",
-        b"contexts: [{}]\ncurrent-context: x",
-    ):
+    for content in (b"text", b"\xff\xfe", b"a: [", b"[]", b"clusters: 1", b"contexts: [{}]\ncurrent-context: x"):
         file = tmp_path / "kubeconfig"
         file.write_bytes(content)
         with pytest.raises(SettingsError, match=rf"kubeconfig {file}: .*\n  remedy: pass a valid one"):

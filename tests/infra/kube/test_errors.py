@@ -45,11 +45,7 @@ def test_an_error_has_the_servers_message_and_a_remedy() -> None:
 
 
 def test_an_answer_other_than_a_status_is_quoted() -> None:
-    for body in (
-        b"<html>Bad Gateway</html>",
-        b"[]",
-        b"",
-    ):
+    for body in (b"<html>Bad Gateway</html>", b"[]", b""):
         error = ApiError.from_body(body, code=502, request="list Pod")
         assert error.args[0] == f"cannot list Pod: the API server answers 502: {body.decode()}".removesuffix(": "), body
         assert error.is_transient, body

@@ -13,16 +13,7 @@ import pytest
 from botocore.stub import ANY, Stubber
 
 from infra.lifecycle.account.aws import Client
-from infra.lifecycle.prices import (
-    SERVICES,
-    Missing,
-    PriceList,
-    Quote,
-    database_query,
-    instance_query,
-    look_up,
-    write,
-)
+from infra.lifecycle.prices import SERVICES, Missing, PriceList, Quote, database_query, instance_query, look_up, write
 from infra.spec.catalog import CATALOG_FILE, Catalog, load_catalog
 
 TODAY = date(2030, 1, 2)

@@ -26,9 +26,7 @@ def without_programs_and_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         monkeypatch.delenv(variable, raising=False)
 
 
-def test_an_unknown_environment_is_named_before_a_missing_program_or_image(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_an_unknown_environment_is_named_before_a_missing_program_or_image(capsys: pytest.CaptureFixture[str]) -> None:
     for words in (
         "preview --env prd",
         "up --env prd",

@@ -75,9 +75,7 @@ _STORES: Tree = {
         restrictPublicBuckets=True,
     ),
     "bucket-ownership": resource(
-        tokens.BUCKET_OWNERSHIP,
-        references={"bucket": ["bucket"]},
-        rule={"objectOwnership": "BucketOwnerEnforced"},
+        tokens.BUCKET_OWNERSHIP, references={"bucket": ["bucket"]}, rule={"objectOwnership": "BucketOwnerEnforced"}
     ),
     "bucket-versioning": resource(
         tokens.BUCKET_VERSIONING, references={"bucket": ["bucket"]}, versioningConfiguration={"status": "Enabled"}

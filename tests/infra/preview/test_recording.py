@@ -30,12 +30,7 @@ def vpc_with_options() -> None:
             custom_timeouts=pulumi.CustomTimeouts(delete="30m"),
         ),
     )
-    aws.ec2.Subnet(
-        "subnet",
-        vpc_id=vpc.id,
-        cidr_block="10.0.0.0/24",
-        opts=pulumi.ResourceOptions(deleted_with=vpc),
-    )
+    aws.ec2.Subnet("subnet", vpc_id=vpc.id, cidr_block="10.0.0.0/24", opts=pulumi.ResourceOptions(deleted_with=vpc))
     pulumi.export("vpc", vpc.id)
     pulumi.export("count", 3)
     pulumi.export("note", pulumi.Output.secret("hidden"))

@@ -178,11 +178,7 @@ def test_spot_has_efa_only_if_the_settings_allow_it() -> None:
 
 
 def test_an_efa_node_reserves_the_huge_pages_of_the_ami() -> None:
-    for type_, mib in (
-        ("p5.48xlarge", 5128 * 2),
-        ("p4d.24xlarge", 21122),
-        ("p4de.24xlarge", 21122),
-    ):
+    for type_, mib in (("p5.48xlarge", 5128 * 2), ("p4d.24xlarge", 21122), ("p4de.24xlarge", 21122)):
         plan = launch_plan(request(type_, efa=True), catalog=CATALOG, network_zones=ZONES)
         assert plan.huge_pages_bytes == mib * 2**20, type_
         plain = launch_plan(request(type_, efa=False), catalog=CATALOG, network_zones=ZONES)

@@ -69,11 +69,7 @@ def test_every_figure_of_a_type_is_ec2s() -> None:
 
 
 def test_a_region_offers_exactly_the_catalogued_families() -> None:
-    for region in (
-        "us-east-1",
-        "eu-west-1",
-        "ap-southeast-1",
-    ):
+    for region in ("us-east-1", "eu-west-1", "ap-southeast-1"):
         with mock_aws():
             client = boto3.client("ec2", region_name=region, aws_access_key_id="x", aws_secret_access_key="x")
             pages = client.get_paginator("describe_instance_type_offerings").paginate(LocationType="region")
@@ -94,12 +90,7 @@ def test_an_unknown_type_is_refused_with_the_nearest_one() -> None:
 
 
 def test_dcgm_memory_is_that_of_the_next_larger_entry() -> None:
-    for gpus, mib in (
-        (1, 512),
-        (2, 768),
-        (4, 768),
-        (8, 1024),
-    ):
+    for gpus, mib in ((1, 512), (2, 768), (4, 768), (8, 1024)):
         assert CATALOG.dcgm_memory_mib(gpus) == mib, gpus
 
 

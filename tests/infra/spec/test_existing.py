@@ -69,10 +69,7 @@ WRONG_OF_A_VPC: list[tuple[dict[str, Any], str]] = [
         {"network.service_cidr": "10.40.4.0/22"},
         f"network.service_cidr = 10.40.4.0/22: overlaps {VPC}.cidrs.0 = 10.40.0.0/16",
     ),
-    (
-        {"network.peered_cidrs": ["100.64.8.0/24"]},
-        f"network.peered_cidrs.0 = 100.64.8.0/24: overlaps {VPC}.cidrs.1",
-    ),
+    ({"network.peered_cidrs": ["100.64.8.0/24"]}, f"network.peered_cidrs.0 = 100.64.8.0/24: overlaps {VPC}.cidrs.1"),
     (
         {"single_sign_on": {**SINGLE_SIGN_ON, "internet_facing": True, "client_cidrs": ["198.51.100.0/24"]}},
         f"{VPC}.public_subnets: is required for single_sign_on.internet_facing",

@@ -55,19 +55,10 @@ WRONG_VALUES: list[tuple[dict[str, Any], str]] = [
     ({"gpu_groups.0.capacity.id": "x"}, "gpu_groups.0.capacity.id: no such setting"),
     ({"environment.owner": ...}, "environment.owner: is required: Email address of the owner"),
     ({"environment.owner": "me"}, "environment.owner = me: must be an email address"),
-    (
-        {"environment.kind": "production"},
-        "environment.kind = production: must be one of dev, staging, prod, test",
-    ),
-    (
-        {"gpu_groups.0.capacity.kind": "spots"},
-        "gpu_groups.0.capacity.kind = spots: must be one of on_demand, spot",
-    ),
+    ({"environment.kind": "production"}, "environment.kind = production: must be one of dev, staging, prod, test"),
+    ({"gpu_groups.0.capacity.kind": "spots"}, "gpu_groups.0.capacity.kind = spots: must be one of on_demand, spot"),
     ({"gpu_groups.1.capacity": BLOCK}, "gpu_groups.1.capacity.ends: is required: End time of the block"),
-    (
-        {"cluster.kubernetes": 1.35},
-        "cluster.kubernetes = 1.35: must be text\n    remedy: write it in quotes",
-    ),
+    ({"cluster.kubernetes": 1.35}, "cluster.kubernetes = 1.35: must be text\n    remedy: write it in quotes"),
     (
         {"budget": {"monthly_usd": math.inf, "email": "a@b.example"}},
         "budget.monthly_usd = .inf: must be a finite number",
@@ -76,10 +67,7 @@ WRONG_VALUES: list[tuple[dict[str, Any], str]] = [
     ({"network.flow_log_days": 31}, "network.flow_log_days = 31: must be one of 1, 3, 5, 7, 14, 30, 60"),
     ({"network.cidr": "10.0.0.1/16"}, "network.cidr = 10.0.0.1/16: is not a valid IPv4 network"),
     ({"gpu_groups.0.min_size": 5}, "gpu_groups.0: min_size=5, desired_size=0, max_size=4"),
-    (
-        {"database": {"max_allocated_gib": 20, "allocated_gib": 30}},
-        "max_allocated_gib=20 is below allocated_gib=30",
-    ),
+    ({"database": {"max_allocated_gib": 20, "allocated_gib": 30}}, "max_allocated_gib=20 is below allocated_gib=30"),
     (
         {"gpu_groups.0.sharing": {"time_slices": 2, "mig_profile": "1g.10gb"}},
         "gpu_groups.0.sharing: time_slices=2 and mig_profile=1g.10gb are mutually exclusive",
@@ -112,10 +100,7 @@ BROKEN_RULES: list[tuple[dict[str, Any], str]] = [
     ({"cluster.kubernetes": "1.27"}, "cluster.kubernetes = 1.27: this release supports 1.35"),
     ({"cluster.public_cidrs": ["0.0.0.0/0"]}, "opens the API server to the internet"),
     ({"gpu_groups.1.name": "t4"}, "gpu_groups.0.name = t4: must be unique"),
-    (
-        {"gpu_groups.1.name": "heads"},
-        "gpu_groups.1.name = heads: must be unique, and none of default, heads, system",
-    ),
+    ({"gpu_groups.1.name": "heads"}, "gpu_groups.1.name = heads: must be unique, and none of default, heads, system"),
     (
         {"system_nodes": {"min_size": 2, "desired_size": 3}},
         "system_nodes.min_size = 2: each of the 3 zones of the network needs a node",
@@ -370,13 +355,6 @@ def test_a_backup_is_not_kept_longer_than_its_artifacts() -> None:
 
 
 def test_a_bucket_of_a_team_is_a_bucket_or_a_folder_without_wildcards() -> None:
-    for folder in (
-        "s3://corpus",
-        "corpus/",
-        "corpus/*",
-        "Corpus",
-        "corpus//a",
-        "corpus/$x",
-    ):
+    for folder in ("s3://corpus", "corpus/", "corpus/*", "Corpus", "corpus//a", "corpus/$x"):
         with pytest.raises(SettingsError, match=r"teams\.0\.dataset_buckets\.0"):
             from_mapping(changed(dev_sections(), {"teams.0.dataset_buckets": [folder]}), file="sample")

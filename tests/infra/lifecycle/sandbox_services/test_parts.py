@@ -63,10 +63,7 @@ def test_the_password_is_readable_by_its_owner_only(tmp_path: Path) -> None:
 
 def test_a_folder_stands_in_for_an_access_point_with_its_owner_and_mode(tmp_path: Path) -> None:
     us = (os.getuid(), os.getgid())
-    points = {
-        "fsap-1": AccessPoint("/teams/research", *us, 0o750),
-        "fsap-2": AccessPoint("/datasets", *us, 0o770),
-    }
+    points = {"fsap-1": AccessPoint("/teams/research", *us, 0o750), "fsap-2": AccessPoint("/datasets", *us, 0o770)}
     found = shared_volume(volume("fs-1::fsap-1", "tls", "iam"), points, services(tmp_path))
     folder = tmp_path / "shared/fs-1/teams/research"
     assert found["spec"] == {"capacity": {}, "hostPath": {"path": str(folder), "type": "Directory"}}

@@ -84,10 +84,7 @@ class Down:
 
 @pytest.fixture
 def down(
-    stack: Stack,
-    ran: Callable[[], list[str]],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    stack: Stack, ran: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Down:
     job = {"kind": "RayJob", "metadata": {"namespace": "research", "name": "digits"}}
     made = Down(stack, ran, monkeypatch, capsys, [job])

@@ -103,9 +103,7 @@ def test_an_api_in_use_is_found_and_refused_only_by_the_minor_that_removes_it(
     assert any(one.startswith(f"no removed api is in use: {ENDPOINTS} is in use, and Kubernetes 1.35") for one in found)
 
 
-def test_a_budget_that_allows_no_eviction_is_named_unless_queues_are_held_for_its_jobs(
-    kubernetes_api: Cluster,
-) -> None:
+def test_a_budget_that_allows_no_eviction_is_named_unless_queues_are_held_for_its_jobs(kubernetes_api: Cluster) -> None:
     web, jobs = {"app": "web"}, dict(NO_EVICTION)
     objects = (_pod("web", web), _budget("strict", web), _pod("rank", jobs), _budget("jobs", jobs))
     with kubernetes_api.namespace("budgets"), kubernetes_api.applied(*objects):
