@@ -23,26 +23,25 @@ PLAIN = {"Bool": {"aws:SecureTransport": "false"}}
 
 
 def document(*statements: Tree) -> str:
-    """A policy document."""
     return json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
 
 
 def statement(effect: str = "Allow", /, **elements: object) -> Tree:
-    """A statement of a policy document."""
     return {"Sid": "Test", "Effect": effect, **elements}
 
 
 def trust(principal: object, **elements: object) -> str:
-    """A trust policy."""
     return document(statement(Action="sts:AssumeRole", Principal=principal, **elements))
 
 
 def permission(action: object, resource: object, **elements: object) -> str:
-    """A policy with one Allow statement."""
     return document(statement(Action=action, Resource=resource, **elements))
 
 
 DENY_PLAIN = document(statement("Deny", Principal="*", Action="s3:*", Resource="*", Condition=PLAIN))
+
+
+OF_BUCKET, OF_EFS = {"bucket": ["bucket"]}, {"fileSystemId": ["efs"]}
 
 
 def resource(
@@ -62,27 +61,27 @@ _STORES: Tree = {
     "bucket": resource(tokens.BUCKET, protect=True, bucket="b"),
     "bucket-encryption": resource(
         tokens.BUCKET_ENCRYPTION,
-        references={"bucket": ["bucket"]},
+        references=OF_BUCKET,
         rules=[{"applyServerSideEncryptionByDefault": {"sseAlgorithm": "aws:kms", "kmsMasterKeyId": KEY_ARN}}],
     ),
-    "bucket-policy": resource(tokens.BUCKET_POLICY, references={"bucket": ["bucket"]}, policy=DENY_PLAIN),
+    "bucket-policy": resource(tokens.BUCKET_POLICY, references=OF_BUCKET, policy=DENY_PLAIN),
     "bucket-access": resource(
         tokens.BUCKET_PUBLIC_ACCESS,
-        references={"bucket": ["bucket"]},
+        references=OF_BUCKET,
         blockPublicAcls=True,
         blockPublicPolicy=True,
         ignorePublicAcls=True,
         restrictPublicBuckets=True,
     ),
     "bucket-ownership": resource(
-        tokens.BUCKET_OWNERSHIP, references={"bucket": ["bucket"]}, rule={"objectOwnership": "BucketOwnerEnforced"}
+        tokens.BUCKET_OWNERSHIP, references=OF_BUCKET, rule={"objectOwnership": "BucketOwnerEnforced"}
     ),
     "bucket-versioning": resource(
-        tokens.BUCKET_VERSIONING, references={"bucket": ["bucket"]}, versioningConfiguration={"status": "Enabled"}
+        tokens.BUCKET_VERSIONING, references=OF_BUCKET, versioningConfiguration={"status": "Enabled"}
     ),
     "bucket-lifecycle": resource(
         tokens.BUCKET_LIFECYCLE,
-        references={"bucket": ["bucket"]},
+        references=OF_BUCKET,
         rules=[
             {"status": "Enabled", "noncurrentVersionExpiration": {"noncurrentDays": 30}},
             {"status": "Enabled", "abortIncompleteMultipartUpload": {"daysAfterInitiation": 3}},
@@ -97,10 +96,8 @@ _STORES: Tree = {
         securityGroupIds=["sg-1"],
         rootSquashConfiguration={"rootSquash": "65534:65534"},
     ),
-    "efs-policy": resource(tokens.FILE_SYSTEM_POLICY, references={"fileSystemId": ["efs"]}, policy=DENY_PLAIN),
-    "efs-backup": resource(
-        tokens.FILE_SYSTEM_BACKUP, references={"fileSystemId": ["efs"]}, backupPolicy={"status": "ENABLED"}
-    ),
+    "efs-policy": resource(tokens.FILE_SYSTEM_POLICY, references=OF_EFS, policy=DENY_PLAIN),
+    "efs-backup": resource(tokens.FILE_SYSTEM_BACKUP, references=OF_EFS, backupPolicy={"status": "ENABLED"}),
     "database": resource(
         tokens.DATABASE,
         protect=True,
@@ -210,12 +207,8 @@ _CLUSTER: Tree = {
     "attachment": resource(tokens.ROLE_ATTACHMENT, policyArn="arn:aws:iam::aws:policy/AmazonEKSWorkerNodePolicy"),
     "budget": resource(tokens.BUDGET),
     "chart": resource(tokens.HELM_RELEASE, version="1.7.0"),
-    "pod": resource(
-        "kubernetes:core/v1:Pod", spec={"containers": [{"image": f"registry.example/x@sha256:{'0' * 64}"}]}
-    ),
-    "stack": resource(
-        tokens.STACK, region="us-east-1", webhook_secret_name="alerts", cluster={"endpoint": "https://x.y"}
-    ),
+    "pod": resource("kubernetes:core/v1:Pod", spec={"containers": [{"image": f"registry/x@sha256:{'0' * 64}"}]}),
+    "stack": resource(tokens.STACK, region="us-east-1", webhook_secret_name="a", cluster={"endpoint": "https://x.y"}),
 }
 
 

@@ -23,14 +23,28 @@ from tests.infra.spec.samples import Tree
 BY_NAME = {rule.name: rule for rule in RULES}
 P = "properties"
 PRIVATE_KEY = "-----BEGIN RSA " + "PRIVATE KEY-----"
+MANAGED = "arn:aws:iam::aws:policy"
+WITHOUT_INLINE_RULES = "security-groups-have-descriptions-and-no-inline-rules"
+USER_DATA = b64encode(PRIVATE_KEY.encode()).decode()
+ENDPOINTS = {"endpointPrivateAccess": True, "endpointPublicAccess": True}
+BUCKET_KEY = f"bucket-encryption.{P}.rules.0.applyServerSideEncryptionByDefault"
+
+
+def role_allows(action: object, resource: object) -> Tree:
+    return {f"role-policy.{P}.policy": permission(action, resource)}
+
+
+def role_states(**elements: object) -> Tree:
+    return {f"role-policy.{P}.policy": document(statement(**elements))}
+
+
+def bucket_states(old: str, new: str) -> Tree:
+    return {f"bucket-policy.{P}.policy": DENY_PLAIN.replace(old, new)}
+
 
 VIOLATIONS: tuple[tuple[str, Tree, str], ...] = (
     ("buckets-use-kms-encryption", {"bucket-encryption": ...}, "not encrypted with a KMS key"),
-    (
-        "buckets-use-kms-encryption",
-        {f"bucket-encryption.{P}.rules.0.applyServerSideEncryptionByDefault": {"sseAlgorithm": "AES256"}},
-        "not encrypted with a KMS key",
-    ),
+    ("buckets-use-kms-encryption", {BUCKET_KEY: {"sseAlgorithm": "AES256"}}, "not encrypted with a KMS key"),
     ("databases-are-encrypted", {f"database.{P}.storageEncrypted": False}, "storageEncrypted is False"),
     ("databases-are-encrypted", {f"database.{P}.kmsKeyId": ...}, "kmsKeyId is not set"),
     ("file-systems-are-encrypted", {f"efs.{P}.encrypted": ...}, "encrypted is None"),
@@ -52,16 +66,8 @@ VIOLATIONS: tuple[tuple[str, Tree, str], ...] = (
     ("keys-rotate-and-have-a-deletion-window", {f"key.{P}.enableKeyRotation": False}, "enableKeyRotation is False"),
     ("keys-rotate-and-have-a-deletion-window", {f"key.{P}.deletionWindowInDays": ...}, "deletionWindowInDays is None"),
     ("buckets-require-tls", {"bucket-policy": ...}, "no policy that denies requests without TLS"),
-    (
-        "buckets-require-tls",
-        {f"bucket-policy.{P}.policy": DENY_PLAIN.replace('"false"', '"true"')},
-        "no policy that denies requests without TLS",
-    ),
-    (
-        "buckets-require-tls",
-        {f"bucket-policy.{P}.policy": DENY_PLAIN.replace('"Deny"', '"Allow"')},
-        "no policy that denies requests without TLS",
-    ),
+    ("buckets-require-tls", bucket_states('"false"', '"true"'), "no policy that denies requests without TLS"),
+    ("buckets-require-tls", bucket_states('"Deny"', '"Allow"'), "no policy that denies requests without TLS"),
     ("file-systems-require-tls", {"efs-policy.references": {}}, "no policy that denies mounts without TLS"),
     ("databases-require-tls", {f"parameters.{P}.parameters.0.value": "0"}, "rds.force_ssl"),
     ("databases-require-tls", {"database.references": {}}, "rds.force_ssl"),
@@ -69,62 +75,28 @@ VIOLATIONS: tuple[tuple[str, Tree, str], ...] = (
     ("buckets-disable-acls", {f"bucket-ownership.{P}.rule.objectOwnership": "ObjectWriter"}, "BucketOwnerEnforced"),
     ("databases-are-private", {f"database.{P}.publiclyAccessible": True}, "publiclyAccessible is true"),
     ("api-server-access-is-restricted", {f"cluster.{P}.vpcConfig.endpointPrivateAccess": False}, "no private endpoint"),
+    ("api-server-access-is-restricted", {f"cluster.{P}.vpcConfig": ENDPOINTS}, "in prod"),
     (
         "api-server-access-is-restricted",
-        {f"cluster.{P}.vpcConfig": {"endpointPrivateAccess": True, "endpointPublicAccess": True}},
-        "in prod",
-    ),
-    (
-        "api-server-access-is-restricted",
-        {
-            f"cluster.{P}.vpcConfig": {
-                "endpointPrivateAccess": True,
-                "endpointPublicAccess": True,
-                "publicAccessCidrs": ["0.0.0.0/0"],
-            }
-        },
+        {f"cluster.{P}.vpcConfig": {**ENDPOINTS, "publicAccessCidrs": ["0.0.0.0/0"]}},
         "allows 0.0.0.0/0",
     ),
     ("subnets-assign-no-public-ips", {f"subnet.{P}.mapPublicIpOnLaunch": True}, "mapPublicIpOnLaunch"),
-    ("no-wildcard-actions", {f"role-policy.{P}.policy": permission("*", "arn:aws:s3:::b")}, "allows *"),
-    ("no-wildcard-actions", {f"role-policy.{P}.policy": permission(["s3:Get*"], "x")}, "allows s3:Get*"),
-    (
-        "no-wildcard-actions",
-        {f"role-policy.{P}.policy": document(statement(NotAction="iam:*", Resource="x"))},
-        "allows NotAction:iam:*",
-    ),
+    ("no-wildcard-actions", role_allows("*", "arn:aws:s3:::b"), "allows *"),
+    ("no-wildcard-actions", role_allows(["s3:Get*"], "x"), "allows s3:Get*"),
+    ("no-wildcard-actions", role_states(NotAction="iam:*", Resource="x"), "allows NotAction:iam:*"),
     ("no-wildcard-actions", {f"role.{P}.inlinePolicies": [{"policy": permission("s3:*", "x")}]}, "allows s3:*"),
-    (
-        "no-wildcard-resources",
-        {f"role-policy.{P}.policy": permission(["s3:GetObject", "ec2:DescribeImages"], "*")},
-        "allows s3:GetObject on every resource",
-    ),
-    (
-        "no-wildcard-resources",
-        {f"role-policy.{P}.policy": document(statement(Action="s3:GetObject", NotResource="x"))},
-        "on every resource",
-    ),
-    (
-        "pass-role-names-the-service",
-        {f"role-policy.{P}.policy": permission("iam:PassRole", "arn:aws:iam::1:role/x")},
-        "iam:PassRole to any service",
-    ),
+    ("no-wildcard-resources", role_allows(["s3:GetObject", "ec2:DescribeImages"], "*"), "allows s3:GetObject on every"),
+    ("no-wildcard-resources", role_states(Action="s3:GetObject", NotResource="x"), "on every resource"),
+    ("pass-role-names-the-service", role_allows("iam:PassRole", "arn:aws:iam::1:role/x"), "to any service"),
     (
         "no-anonymous-principals",
         {f"bucket-policy.{P}.policy": document(statement(Principal={"AWS": "*"}, Action="s3:GetObject"))},
         "allows every principal",
     ),
-    (
-        "no-broad-managed-policies",
-        {f"attachment.{P}.policyArn": "arn:aws:iam::aws:policy/AmazonS3FullAccess"},
-        "attaches AmazonS3FullAccess",
-    ),
+    ("no-broad-managed-policies", {f"attachment.{P}.policyArn": f"{MANAGED}/AmazonS3FullAccess"}, "AmazonS3FullAccess"),
     ("no-long-lived-credentials", {"user": resource(tokens.IAM_USER)}, "is a User"),
-    (
-        "roles-trust-only-services",
-        {f"role.{P}.assumeRolePolicy": trust({"AWS": "111122223333"})},
-        "trusts AWS:111122223333",
-    ),
+    ("roles-trust-only-services", {f"role.{P}.assumeRolePolicy": trust({"AWS": "1111"})}, "trusts AWS:1111"),
     ("roles-trust-only-services", {f"role.{P}.assumeRolePolicy": trust("*")}, "trusts *"),
     (
         "no-ingress-from-the-internet",
@@ -137,30 +109,14 @@ VIOLATIONS: tuple[tuple[str, Tree, str], ...] = (
         {f"group-rule.{P}": {"ipProtocol": "-1", "cidrIpv4": "10.0.0.0/8"}},
         "every protocol from 10.0.0.0/8",
     ),
-    (
-        "security-groups-have-descriptions-and-no-inline-rules",
-        {f"group.{P}.description": "Managed by Pulumi"},
-        "no description",
-    ),
-    (
-        "security-groups-have-descriptions-and-no-inline-rules",
-        {f"group.{P}.egress": [{"protocol": "-1"}]},
-        "inline egress rules",
-    ),
-    (
-        "efa-nodes-reach-each-other",
-        {"template.references": {}},
-        "no security group that allows all traffic from itself",
-    ),
+    (WITHOUT_INLINE_RULES, {f"group.{P}.description": "Managed by Pulumi"}, "no description"),
+    (WITHOUT_INLINE_RULES, {f"group.{P}.egress": [{"protocol": "-1"}]}, "inline egress rules"),
+    ("efa-nodes-reach-each-other", {"template.references": {}}, "no security group"),
     ("efa-nodes-reach-each-other", {f"group-rule.{P}.ipProtocol": "tcp"}, "no security group"),
     ("prod-survives-a-zone-failure", {"nat": ...}, "0 NAT gateways for 1 zones"),
     ("prod-survives-a-zone-failure", {f"database.{P}.multiAz": False}, "no standby"),
     ("nodes-require-imdsv2", {f"template.{P}.metadataOptions.httpTokens": "optional"}, "httpTokens is optional"),
-    (
-        "nodes-require-imdsv2",
-        {f"template.{P}.metadataOptions.httpPutResponseHopLimit": 2},
-        "httpPutResponseHopLimit is 2",
-    ),
+    ("nodes-require-imdsv2", {f"template.{P}.metadataOptions.httpPutResponseHopLimit": 2}, "ResponseHopLimit is 2"),
     ("node-groups-have-a-launch-template", {f"gpus.{P}.launchTemplate": ...}, "no launch template"),
     ("gpu-nodes-are-tainted", {f"gpus.{P}.taints": ...}, "no taint nvidia.com/gpu"),
     ("gpu-node-repair-is-enabled", {f"gpus.{P}.nodeRepairConfig.enabled": False}, "nodeRepairConfig is not enabled"),
@@ -172,11 +128,7 @@ VIOLATIONS: tuple[tuple[str, Tree, str], ...] = (
     ("deletion-protection-is-enabled", {f"cluster.{P}.deletionProtection": ...}, "deletionProtection is None, in prod"),
     ("only-test-clusters-force-destroy", {f"bucket.{P}.forceDestroy": True}, "force-destroyed with its contents"),
     ("only-test-clusters-force-destroy", {f"repository.{P}.forceDelete": True}, "force-destroyed with its contents"),
-    (
-        "databases-are-backed-up",
-        {f"database.{P}.backupRetentionPeriod": 7},
-        "keeps 7 days of backups, prod requires 35",
-    ),
+    ("databases-are-backed-up", {f"database.{P}.backupRetentionPeriod": 7}, "7 days of backups, prod requires 35"),
     ("databases-are-backed-up", {f"database.{P}.skipFinalSnapshot": True}, "skips the final snapshot"),
     ("file-systems-are-backed-up", {f"efs-backup.{P}.backupPolicy.status": "DISABLED"}, "no backup"),
     ("buckets-are-versioned", {f"bucket-versioning.{P}.versioningConfiguration.status": "Suspended"}, "not versioned"),
@@ -195,7 +147,7 @@ VIOLATIONS: tuple[tuple[str, Tree, str], ...] = (
     ("images-are-pinned-by-digest", {f"pod.{P}.spec.containers.0.image": "a/b:1"}, "runs a/b:1"),
     (
         "images-are-pinned-by-digest",
-        {f"pod.{P}.spec": {"workers": [{"template": {"spec": {"initContainers": [{"image": "a/b"}]}}}]}},
+        {f"pod.{P}.spec": {"workers": [{"initContainers": [{"image": "a/b"}]}]}},
         "runs a/b",
     ),
     ("log-groups-have-retention", {f"logs.{P}.retentionInDays": ...}, "retentionInDays is not set"),
@@ -209,11 +161,7 @@ VIOLATIONS: tuple[tuple[str, Tree, str], ...] = (
     ("outputs-hold-no-secrets", {f"stack.{P}.uri": "postgresql://u:p@h/db"}, "uri looks like a secret"),
     ("database-passwords-are-managed", {f"database.{P}.password": "x"}, "sets a password"),
     ("database-passwords-are-managed", {f"database.{P}.manageMasterUserPassword": ...}, "is not set"),
-    (
-        "user-data-holds-no-secrets",
-        {f"template.{P}.userData": b64encode(PRIVATE_KEY.encode()).decode()},
-        "a secret in its user data",
-    ),
+    ("user-data-holds-no-secrets", {f"template.{P}.userData": USER_DATA}, "a secret in its user data"),
 )
 
 TEST_CLUSTER_VIOLATIONS: tuple[tuple[str, Tree, str], ...] = (
@@ -228,13 +176,7 @@ LENIENT: tuple[tuple[str, Tree], ...] = (
     ("dev", {"nat": ..., "budget": ..., "efs-backup": ...}),
     ("dev", {f"gpus.{P}.releaseVersion": ..., f"addon.{P}.addonVersion": ...}),
     ("dev", {f"logs.{P}.retentionInDays": 14}),
-    (
-        "dev",
-        {
-            f"cluster.{P}.vpcConfig.endpointPublicAccess": True,
-            f"cluster.{P}.vpcConfig.publicAccessCidrs": ["198.51.100.0/24"],
-        },
-    ),
+    ("dev", {f"cluster.{P}.vpcConfig": {**ENDPOINTS, "publicAccessCidrs": ["198.51.100.0/24"]}}),
     ("dev", {f"lustre.{P}.deploymentType": "SCRATCH_2", f"lustre.{P}.kmsKeyId": ...}),
     ("test", {f"bucket.{P}.forceDestroy": True, f"repository.{P}.forceDelete": True}),
     ("test", {f"database.{P}.skipFinalSnapshot": True, f"database.{P}.backupRetentionPeriod": 0}),
@@ -242,7 +184,6 @@ LENIENT: tuple[tuple[str, Tree], ...] = (
 
 
 def as_text(findings: tuple[Finding, ...]) -> list[str]:
-    """Findings as text."""
     return [str(finding) for finding in findings]
 
 
@@ -298,8 +239,5 @@ def test_unknown_values_satisfy_every_rule() -> None:
 
 
 def test_a_resource_without_a_kind_must_comply_as_in_prod() -> None:
-    bare = {"bucket.tags": {}, "bucket.protect": False}
-    assert any(
-        "in prod [stateful-resources-are-protected]" in line
-        for line in as_text(evaluate(compliant_stack(bare, kind="dev")))
-    )
+    told = as_text(evaluate(compliant_stack({"bucket.tags": {}, "bucket.protect": False}, kind="dev")))
+    assert any("in prod [stateful-resources-are-protected]" in line for line in told)
