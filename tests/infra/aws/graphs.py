@@ -77,7 +77,6 @@ def preview(environment: str) -> Recording:
 
 @cache
 def sample() -> Recording:
-    """The graph of the sample environment."""
     return varied({})
 
 
@@ -147,14 +146,12 @@ def _block(id_: str) -> dict[str, Any]:
 
 
 def tags_of(recording: Recording) -> dict[str, str]:
-    """The provider's default tags."""
     provider = recording.find("pulumi:providers:aws", "aws").properties
     tags: dict[str, str] = json.loads(provider["defaultTags"])["tags"]
     return tags
 
 
 def aws_resources(recording: Recording) -> Iterator[Resource]:
-    """All AWS resources."""
     return (one for one in recording.resources if one.type.startswith("aws:"))
 
 

@@ -59,7 +59,6 @@ def unusual_cluster() -> Recording:
 
 
 def statements(resource: Resource, document: str = "policy") -> dict[str, dict[str, Any]]:
-    """Statements of a policy by their Sid."""
     return {one["Sid"]: one for one in json.loads(resource.properties[document])["Statement"]}
 
 
@@ -185,7 +184,6 @@ def test_the_autoscaler_may_change_the_stacks_groups_only() -> None:
 
 
 def values_of(environment: str, chart: str) -> dict[str, Any]:
-    """Values of a chart as they are installed."""
     release = graph(environment).find(tokens.HELM_RELEASE, chart)
     values: dict[str, Any] = release.properties["values"]
     return values

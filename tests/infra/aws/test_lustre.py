@@ -11,7 +11,6 @@ EGRESS_RULE = "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule"
 
 
 def file_system(recording: Recording) -> Resource:
-    """The only Lustre file system."""
     (found,) = recording.of_type(tokens.LUSTRE)
     return found
 

@@ -12,7 +12,6 @@ ALL_ZONES = varied({})
 
 
 def names(recording: Recording) -> set[tuple[str, str]]:
-    """Type and name of every resource."""
     return {(one.type, one.name) for one in recording.resources}
 
 

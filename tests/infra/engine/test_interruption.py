@@ -29,12 +29,10 @@ def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
 
 
 def created(stack: Engine, kind: str) -> int:
-    """How often a type was created."""
     return sum(call == "create" and f"aws:{kind}:" in urn for call, urn in stack.provider.calls)
 
 
 def is_locked(stack: Engine) -> bool:
-    """Whether a pulumi changes the stack."""
     locks = Path(stack.variables["PULUMI_BACKEND_URL"].removeprefix("file://")) / ".pulumi" / "locks"
     return any(locks.rglob("*.json"))
 

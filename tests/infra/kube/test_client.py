@@ -73,7 +73,6 @@ def server(certificate: Path) -> Iterator[str]:
 
 
 def kubeconfig(folder: Path, server: str, *, cluster: dict[str, object], user: dict[str, str]) -> Path:
-    """A kubeconfig of that cluster and user."""
     document = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -88,7 +87,6 @@ def kubeconfig(folder: Path, server: str, *, cluster: dict[str, object], user: d
 
 
 def embedded(file: Path) -> str:
-    """A file as it is in a kubeconfig."""
     return base64.b64encode(file.read_bytes()).decode()
 
 

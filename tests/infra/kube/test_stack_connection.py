@@ -23,12 +23,10 @@ AUTHORITY = "-----BEGIN CERTIFICATE-----\nbW9jayBjZXJ0aWZpY2F0ZQ==\n-----END CER
 
 
 def outputs(**changes: object) -> StackOutputs:
-    """The dev stack's outputs, with some replaced."""
     return target(**changes).outputs
 
 
 def kubeconfig(folder: Path, *, server: str, authority: str = "another") -> Path:
-    """A kubeconfig whose current context is at `server`."""
     encoded = base64.b64encode(authority.encode()).decode()
     document = {
         "apiVersion": "v1",
@@ -109,7 +107,6 @@ def test_an_endpoint_that_does_not_answer_is_no_lack_of_credentials() -> None:
 
 @pytest.fixture
 def no_sts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Credentials, and an endpoint of STS that refuses connections."""
     monkeypatch.setattr("boto3.DEFAULT_SESSION", None)  # it keeps the credentials it finds
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")

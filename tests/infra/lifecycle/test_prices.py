@@ -20,7 +20,6 @@ TODAY = date(2030, 1, 2)
 
 
 def product(usd: float, *, usage: str = "X", begin: str = "0", more: tuple[float, ...] = ()) -> str:
-    """A product with one on-demand price, and cheaper tiers."""
     tiers = {"a": {"beginRange": begin, "pricePerUnit": {"USD": str(usd)}}}
     tiers |= {str(index): {"beginRange": "100", "pricePerUnit": {"USD": str(one)}} for index, one in enumerate(more)}
     return json.dumps(

@@ -18,7 +18,6 @@ ACCOUNT = "111122223333"
 
 @pytest.fixture(autouse=True)
 def without_programs_and_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A machine without Pulumi, container engines and AWS credentials."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")

@@ -29,14 +29,12 @@ MISSING = [Requirement("timm>=1"), Requirement("Einops")]
 
 @pytest.fixture
 def pushed() -> ReleaseManifest:
-    """A release whose trainer image was pushed."""
     found = release()
     trainer = found.images["trainer"].model_copy(update={"digest": BASE})
     return found.model_copy(update={"images": {**found.images, "trainer": trainer}})
 
 
 def told(pushed: ReleaseManifest, *packages: Package, base: str = BASE) -> list[str]:
-    """What an image with these packages lacks."""
     return list(shortcomings(manifest_annotations(packages, base=base), MISSING, pushed))
 
 

@@ -35,13 +35,11 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def install(root: Path, *names: str, target: Target = THIS_PYTHON, said: list[str] | None = None) -> Overlay:
-    """An overlay with some requirements."""
     say = print if said is None else said.append
     return overlay([Requirement(name) for name in names], PLATFORM, target, root=root, say=say)
 
 
 def names(found: Overlay) -> list[str]:
-    """Its packages, as name==version."""
     return [f"{one.name}=={one.version}" for one in found.contents]
 
 

@@ -16,7 +16,6 @@ PLATFORM = Platform(
 
 
 def read(folder: Path, content: str | bytes, **environment: str) -> list[str]:
-    """The requirements of a file with this content."""
     (folder / "requirements.txt").write_bytes(content if isinstance(content, bytes) else content.encode())
     return [str(one) for one in read_requirements(folder, environment=environment)]
 

@@ -36,13 +36,11 @@ def resolved(release: ReleaseManifest) -> ReleaseManifest:
 
 @pytest.fixture
 def locked_release(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run programs with the resolved release."""
     release = resolved(load_release())
     monkeypatch.setattr(program, "load_release", lambda: release)
 
 
 def findings(recording: Recording) -> list[str]:
-    """Findings as text."""
     return [str(one) for one in evaluate(graph_from_recording(recording))]
 
 

@@ -26,7 +26,6 @@ P = "properties"
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[analyzer_pb2_grpc.AnalyzerStub]:
-    """A client of a running pack."""
     pack = subprocess.Popen(
         [sys.executable, "-u", "-m", "pulumi.policy", "127.0.0.1:0", str(PACK)],
         cwd=PACK,
@@ -53,7 +52,6 @@ def struct(properties: object) -> struct_pb2.Struct:
 
 
 def request(changes: Tree, kind: str = "prod") -> analyzer_pb2.AnalyzeStackRequest:
-    """The engine's request once the whole stack is known."""
     provider = analyzer_pb2.AnalyzerProviderResource(
         type="pulumi:providers:aws", properties=struct({"defaultTags": {"tags": {**TAGS, KIND_TAG: kind}}}), name="aws"
     )

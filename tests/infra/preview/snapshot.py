@@ -76,17 +76,14 @@ def snapshot_of(recording: Recording) -> Snapshot:
 
 
 def stores_of(snapshot: Snapshot) -> Snapshot:
-    """Only what must not be lost."""
     return {name: described for name, described in snapshot.items() if _type_of(name) in STATE}
 
 
 def read_snapshot(environment: str) -> Snapshot:
-    """The recorded graph."""
     return read(_file(environment))
 
 
 def read(file: Path) -> Snapshot:
-    """The snapshot in a file."""
     document: Snapshot = json.loads(file.read_text(encoding="utf-8"))
     return document
 

@@ -41,7 +41,6 @@ def settings(name: str) -> StackSettings:
 
 @cache
 def recorded(name: str) -> Recording:
-    """The graph of one of `ALL`."""
     if name == "single-sign-on":
         return record(with_single_sign_on())
     return unusual() if name == "unusual" else graph(name)
@@ -49,7 +48,6 @@ def recorded(name: str) -> Recording:
 
 @cache
 def architecture(name: str) -> Architecture:
-    """What the picture of one of `ALL` shows."""
     return architecture_of(settings(name), recorded(name), load_catalog())
 
 
@@ -61,13 +59,11 @@ def uses(name: str) -> set[tuple[str, str]]:
 
 
 def reached(name: str, source: str) -> set[str]:
-    """The namespaces that a namespace reaches."""
     return {edge.target for edge in architecture(name).paths if edge.source == source}
 
 
 @cache
 def drawn(name: str) -> Figure:
-    """The picture of one of `ALL`."""
     figure = figure_of(settings(name), recorded(name))
     figure.savefig(io.BytesIO(), format="png", dpi=figure.dpi)  # sets the places of its texts
     return figure

@@ -20,13 +20,11 @@ from tests.infra.aws.graphs import ENVIRONMENTS, graph, settings_of, unusual, va
 
 
 def printed(recording: Recording) -> list[list[str]]:
-    """The cells of each row."""
     shown = table.resource_table(recording)
     return [list(cells) for cells in zip(*(column.cells for column in shown.columns), strict=True)]
 
 
 def architecture(environment: str) -> Architecture:
-    """The architecture that the picture shows."""
     return architecture_of(settings_of(environment), graph(environment), load_catalog())
 
 

@@ -17,7 +17,6 @@ REMOVED: Mapping[str, str] = {}
 
 @pytest.fixture(scope="module")
 def recorded() -> Mapping[str, Snapshot]:
-    """The graphs of the last release."""
     commit = released_commit()
     if full_hash(commit) is None:
         pytest.skip(f"commit {commit[:7]} of the last release is not in this clone: git fetch --unshallow")

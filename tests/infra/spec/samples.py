@@ -17,7 +17,6 @@ def dev_sections() -> Tree:
 
 
 def prod_sections() -> Tree:
-    """Sections of a valid prod environment."""
     return changed(
         dev_sections(),
         {

@@ -17,36 +17,21 @@ from infra.spec.launch_rules import launch_violations
 CATALOG = load_catalog()
 ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
 RESERVATION = "cr-0123456789abcdef0"
+IN_B = f"{RESERVATION} is in us-east-1b"
+RESERVED = {"id": RESERVATION, "availability_zone": "us-east-1b"}
 CAPACITIES: dict[str, dict[str, Any]] = {
     "on_demand": {"kind": "on_demand"},
     "spot": {"kind": "spot"},
     "spot, EFA forced": {"kind": "spot", "allow_efa": True},
-    "reservation": {"kind": "reservation", "id": RESERVATION, "availability_zone": "us-east-1b"},
-    "reservation in a placement group": {
-        "kind": "reservation",
-        "id": RESERVATION,
-        "availability_zone": "us-east-1b",
-        "placement_group": "training",
-    },
-    "capacity_block": {
-        "kind": "capacity_block",
-        "id": RESERVATION,
-        "availability_zone": "us-east-1b",
-        "ends": "2030-01-08T11:30:00Z",
-    },
+    "reservation": {"kind": "reservation", **RESERVED},
+    "reservation in a placement group": {"kind": "reservation", **RESERVED, "placement_group": "training"},
+    "capacity_block": {"kind": "capacity_block", **RESERVED, "ends": "2030-01-08T11:30:00Z"},
 }
 
 
 def request(instance_type: str = "p5.48xlarge", capacity: str = "on_demand", **fields: Any) -> LaunchRequest:  # noqa: ANN401
-    """A request of one group, in us-east-1b by default."""
-    data = {
-        "name": "group",
-        "instance_type": instance_type,
-        "max_size": 2,
-        "capacity": CAPACITIES[capacity],
-        "availability_zones": ["us-east-1b"],
-    }
-    return LaunchRequest.model_validate({**data, **fields})
+    data = {"name": "group", "max_size": 2, "availability_zones": ["us-east-1b"], **fields}
+    return LaunchRequest.model_validate({"instance_type": instance_type, "capacity": CAPACITIES[capacity], **data})
 
 
 requests = st.builds(
@@ -68,25 +53,17 @@ def test_an_invalid_combination_is_refused_by_key_and_rule() -> None:
         (request(efa=True, availability_zones=ZONES[:2]), "availability_zones", "EFA traffic does not cross zones"),
         (request(efa=True, availability_zones=()), "availability_zones", "us-east-1a, us-east-1b, us-east-1c"),
         (request(placement="cluster", availability_zones=ZONES), "availability_zones", "needs exactly one zone"),
+        (request(capacity="reservation", availability_zones=ZONES[:1]), "availability_zones", IN_B),
         (
-            request(capacity="reservation", availability_zones=["us-east-1a"]),
+            request(capacity="capacity_block", availability_zones=ZONES[2:]),
             "availability_zones",
-            f"reservation {RESERVATION} is in us-east-1b",
-        ),
-        (
-            request(capacity="capacity_block", availability_zones=["us-east-1c"]),
-            "availability_zones",
-            f"capacity_block {RESERVATION} is in us-east-1b",
+            f"capacity_block {IN_B}",
         ),
         (request(capacity="capacity_block", placement="cluster"), "placement", "in an UltraCluster already"),
         (request(capacity="reservation", placement="cluster"), "placement", "created outside a placement group"),
         (request(capacity="reservation in a placement group"), "placement", "created in placement group training"),
         (request("g6.12xlarge", "capacity_block"), "capacity.kind", "not sold for g6.12xlarge"),
-        (
-            request("g6.12xlarge", "capacity_block"),
-            "capacity.kind",
-            "use a type of p4d, p4de, p5, p5e, p5en, p6-b200, p6-b300, or other capacity",
-        ),
+        (request("g6.12xlarge", "capacity_block"), "capacity.kind", "p4d, p4de, p5, p5e, p5en, p6-b200, p6-b300, or"),
         (request("m7i.large", efa=True), "efa", "p6-b200.48xlarge"),
     ):
         (violation,) = launch_violations(case, catalog=CATALOG, network_zones=ZONES)
@@ -120,13 +97,7 @@ def test_each_kind_of_capacity_has_its_type_market_and_update_strategy() -> None
 
 
 def of_types(main: str, *others: str, **fields: Any) -> LaunchRequest:  # noqa: ANN401 - of a LaunchRequest
-    """A spot group of several instance types."""
     return request(main, **fields).model_copy(update={"capacity": Spot(kind="spot", instance_types=others)})
-
-
-def test_a_spot_group_may_use_larger_types_with_the_same_gpus() -> None:
-    plan = launch_plan(of_types("g5.xlarge", "g5.2xlarge"), catalog=CATALOG, network_zones=ZONES)
-    assert (plan.instance.name, [one.name for one in plan.alternatives]) == ("g5.xlarge", ["g5.2xlarge"])
 
 
 def test_types_of_a_spot_group_that_a_job_would_notice_are_refused() -> None:
@@ -150,8 +121,11 @@ def test_efa_needs_one_instance_type_because_the_launch_template_lists_its_inter
         launch_plan(allowed, catalog=CATALOG, network_zones=ZONES)
 
 
-def test_the_quota_of_a_spot_group_counts_its_largest_type() -> None:
-    needed = vcpus_by_quota([of_types("g5.xlarge", "g5.2xlarge")], catalog=CATALOG)
+def test_a_spot_group_may_use_larger_types_with_the_same_gpus_and_its_quota_counts_the_largest() -> None:
+    group = of_types("g5.xlarge", "g5.2xlarge")
+    plan = launch_plan(group, catalog=CATALOG, network_zones=ZONES)
+    assert (plan.instance.name, [one.name for one in plan.alternatives]) == ("g5.xlarge", ["g5.2xlarge"])
+    needed = vcpus_by_quota([group], catalog=CATALOG)
     assert needed == {CATALOG.quotas["gpu_graphics"].spot: 2 * 8}
 
 

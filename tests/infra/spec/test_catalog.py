@@ -18,7 +18,6 @@ CATALOG = load_catalog()
 
 
 def figures(instance: InstanceType) -> dict[str, object]:
-    """The catalogue's figures that EC2 describes too."""
     return {
         "architecture": instance.architecture,
         "vcpus": instance.vcpus,
@@ -32,7 +31,6 @@ def figures(instance: InstanceType) -> dict[str, object]:
 
 
 def figures_of_ec2(one: dict[str, Any]) -> dict[str, object]:
-    """The same figures from EC2's description."""
     gpus = one.get("GpuInfo", {}).get("Gpus", [])
     disks = one.get("InstanceStorageInfo", {}).get("Disks", [])
     return {

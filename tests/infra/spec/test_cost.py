@@ -17,12 +17,10 @@ BLOCK = {**RESERVED, "kind": "capacity_block", "ends": "2030-01-01T00:00:00Z"}
 
 
 def estimate_of(changes: dict[str, Any]) -> CostEstimate:
-    """The estimate of the dev sample with changes."""
     return estimate_cost(from_mapping(changed(dev_sections(), changes), file="sample"), catalog=CATALOG)
 
 
 def item(cost: CostEstimate, prefix: str) -> CostItem:
-    """The only item whose name starts with the prefix."""
     (found,) = [line for line in cost.items if line.name.startswith(prefix)]
     return found
 

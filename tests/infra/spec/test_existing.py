@@ -25,22 +25,21 @@ OTHER = "arn:aws:iam::111122223333:role/other"
 
 
 def example(environment: str) -> Tree:
-    """The sections of one of the documentation's examples."""
     return copy.deepcopy(dict(read_document(EXAMPLES / f"{environment}.yaml").value))
 
 
 def with_changes(environment: str, changes: dict[str, Any]) -> StackSettings:
-    """The settings of an example with changes."""
     return from_mapping(changed(example(environment), changes), file="sample")
 
 
 def message_of(environment: str, changes: dict[str, Any]) -> str:
-    """The refusal of an example with changes."""
     with pytest.raises(SettingsError) as caught:
         with_changes(environment, changes)
     return str(caught.value)
 
 
+IN_A, IN_B = (f"{VPC}.private_subnets.us-east-1{zone}" for zone in "ab")
+FROM_OUTSIDE = {**SINGLE_SIGN_ON, "internet_facing": True, "client_cidrs": ["198.51.100.0/24"]}
 WRONG_OF_A_VPC: list[tuple[dict[str, Any], str]] = [
     ({"network.cidr": "10.40.0.0/16"}, "network.cidr = 10.40.0.0/16: has no effect on a VPC that exists; omit it"),
     ({"network.nat": "per_az"}, "network.nat = per_az: has no effect on a VPC that exists"),
@@ -50,30 +49,21 @@ WRONG_OF_A_VPC: list[tuple[dict[str, Any], str]] = [
     ({f"{VPC}.private_subnets.us-east-1a.id": "subnet"}, "must be the ID of a subnet: subnet-…"),
     ({f"{VPC}.cidrs": []}, f"{VPC}.cidrs"),
     (
-        {f"{VPC}.private_subnets.us-east-1b": ...},
-        f"{VPC}.private_subnets = us-east-1a: must have one subnet for each of availability_zones: us-east-1a, us-east-1b",
+        {IN_B: ...},
+        "private_subnets = us-east-1a: must have one subnet for each of availability_zones: us-east-1a, us-east-1b",
     ),
     (
-        {f"{VPC}.private_subnets.us-east-1b.cidr": "10.99.0.0/18"},
-        f"{VPC}.private_subnets.us-east-1b.cidr = 10.99.0.0/18: must lie in {VPC}.cidrs, which is 10.40.0.0/16, 100.64.0.0/16",
+        {f"{IN_B}.cidr": "10.99.0.0/18"},
+        f"{IN_B}.cidr = 10.99.0.0/18: must lie in {VPC}.cidrs, which is 10.40.0.0/16, 100",
     ),
+    ({f"{IN_B}.id": "subnet-0aaaaaaaaaaaaaaa1"}, f"is also {IN_A}.id; a subnet is in one zone"),
     (
-        {f"{VPC}.private_subnets.us-east-1b.id": "subnet-0aaaaaaaaaaaaaaa1"},
-        f"is also {VPC}.private_subnets.us-east-1a.id; a subnet is in one zone",
+        {f"{IN_A}.cidr": "100.64.0.0/24"},
+        f"{IN_A}.cidr = 100.64.0.0/24: too small: subnet 100.64.0.0/24 of us-east-1a has",
     ),
-    (
-        {f"{VPC}.private_subnets.us-east-1a.cidr": "100.64.0.0/24"},
-        f"{VPC}.private_subnets.us-east-1a.cidr = 100.64.0.0/24: too small: subnet 100.64.0.0/24 of us-east-1a has 256 addresses",
-    ),
-    (
-        {"network.service_cidr": "10.40.4.0/22"},
-        f"network.service_cidr = 10.40.4.0/22: overlaps {VPC}.cidrs.0 = 10.40.0.0/16",
-    ),
+    ({"network.service_cidr": "10.40.4.0/22"}, f"service_cidr = 10.40.4.0/22: overlaps {VPC}.cidrs.0 = 10.40.0.0/16"),
     ({"network.peered_cidrs": ["100.64.8.0/24"]}, f"network.peered_cidrs.0 = 100.64.8.0/24: overlaps {VPC}.cidrs.1"),
-    (
-        {"single_sign_on": {**SINGLE_SIGN_ON, "internet_facing": True, "client_cidrs": ["198.51.100.0/24"]}},
-        f"{VPC}.public_subnets: is required for single_sign_on.internet_facing",
-    ),
+    ({"single_sign_on": FROM_OUTSIDE}, f"{VPC}.public_subnets: is required for single_sign_on.internet_facing"),
 ]
 
 
@@ -84,10 +74,7 @@ def test_a_wrong_setting_of_an_existing_vpc_is_named_with_its_rule() -> None:
 
 def test_a_wrong_setting_of_an_existing_cluster_is_named_with_its_rule() -> None:
     cases: list[tuple[dict[str, Any], str]] = [
-        (
-            {"cluster.public_cidrs": ["198.51.100.0/24"]},
-            "cluster.public_cidrs = [198.51.100.0/24]: has no effect on a cluster",
-        ),
+        ({"cluster.public_cidrs": ["198.51.100.0/24"]}, "public_cidrs = [198.51.100.0/24]: has no effect on a cluster"),
         ({"cluster.support": "extended"}, "cluster.support = extended: has no effect on a cluster that exists"),
         ({"cluster.logs": ["api"]}, "cluster.logs = [api]: has no effect on a cluster that exists"),
         ({f"{CLUSTER}.name": "a/b"}, "must be the name of an EKS cluster"),
@@ -97,14 +84,11 @@ def test_a_wrong_setting_of_an_existing_cluster_is_named_with_its_rule() -> None
         ({f"{CLUSTER}.driver_roles": {}}, f"{CLUSTER}.driver_roles.aws-ebs-csi-driver: is required"),
         (
             {f"{CLUSTER}.driver_roles.aws-efs-csi-driver": OTHER},
-            f"aws-efs-csi-driver is in {CLUSTER}.addons, and the stack gives the driver that it installs a role of its own",
+            f"aws-efs-csi-driver is in {CLUSTER}.addons, and the stack",
         ),
         ({f"{CLUSTER}.driver_roles.coredns": OTHER}, f"{CLUSTER}.driver_roles.coredns"),
         ({f"{CLUSTER}.admins": [OTHER]}, f"{CLUSTER}.admins.0 = {OTHER}: must be one of cluster.admin_roles"),
-        (
-            {f"{CLUSTER}.control_plane_cidrs": ["10.99.0.0/20"]},
-            "must lie in the VPC, which is 10.40.0.0/16, 100.64.0.0/16",
-        ),
+        ({f"{CLUSTER}.control_plane_cidrs": ["10.99.0.0/20"]}, "must lie in the VPC, which is 10.40.0.0/16, 100.64.0"),
     ]
     for changes, expected in cases:
         assert expected in message_of("existing-cluster", changes), changes
@@ -131,12 +115,6 @@ def test_a_new_vpc_needs_its_range_and_an_existing_cluster_its_vpc() -> None:
         from_mapping(changed(dev_sections(), {"network.cidr": ...}), file="sample")
 
 
-def test_the_subnets_are_those_of_the_settings() -> None:
-    found = subnets_of(settings_of("existing-vpc").network)
-    assert [*map(str, found.private)] == ["100.64.0.0/18", "100.64.64.0/18"]
-    assert found.public == ()
-
-
 def test_the_largest_subnet_that_is_too_small_is_refused_and_the_next_one_is_not() -> None:
     settings = settings_of("existing-vpc")
     needed = node_addresses(settings)["us-east-1a"] + 37
@@ -152,7 +130,10 @@ def test_prod_in_an_existing_vpc_needs_no_nat_gateways_of_the_stack() -> None:
     assert "network.nat" not in message
 
 
-def test_the_api_server_is_where_the_cluster_was_made() -> None:
+def test_the_subnets_are_those_of_the_settings_and_the_api_server_is_where_the_cluster_was_made() -> None:
+    found = subnets_of(settings_of("existing-vpc").network)
+    assert [*map(str, found.private)] == ["100.64.0.0/18", "100.64.64.0/18"]
+    assert found.public == ()
     assert control_plane_cidrs(settings_of("existing-cluster")) == ("10.40.0.0/20", "10.40.16.0/20")
     assert control_plane_cidrs(settings_of("existing-vpc")) == ("100.64.0.0/18", "100.64.64.0/18")
 

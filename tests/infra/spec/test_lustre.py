@@ -17,7 +17,6 @@ LUSTRE = {"source": "s3://corpus/imagenet", "availability_zone": "us-east-1a"}
 
 
 def settings(changes: Tree | None = None, *, sections: Tree | None = None, **lustre: object) -> StackSettings:
-    """The sample environment with a Lustre file system."""
     tree = {**(sections or dev_sections()), "storage": {"lustre": {**LUSTRE, **lustre}}}
     return from_mapping(changed(tree, changes or {}), file="sample")
 
@@ -29,41 +28,31 @@ def lustre_of(**fields: Any) -> LustreSettings:  # noqa: ANN401 - settings of an
     return found
 
 
-def test_the_sizes_that_fsx_offers_are_accepted() -> None:
-    for size in (1200, 2400, 4800, 7200):
-        assert lustre_of(size_gib=size).size_gib == size
-
-
-def test_what_fsx_does_not_offer_is_refused() -> None:
+def test_what_fsx_does_not_offer_is_refused_and_its_sizes_are_accepted() -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"size_gib": 3600}, "storage.lustre.size_gib = 3600: must be 1200 or a multiple of 2400"),
         ({"size_gib": 0}, "storage.lustre.size_gib = 0: must be 1200 or a multiple of 2400"),
         ({"tier": "persistent-100"}, "storage.lustre.tier = persistent-100: must be one of scratch, persistent-125"),
         ({"source": "corpus/imagenet"}, "storage.lustre.source = corpus/imagenet: must be s3://BUCKET/FOLDER"),
-        (
-            {"source": "s3://corpus//imagenet"},
-            "storage.lustre.source = s3://corpus//imagenet: must be s3://BUCKET/FOLDER",
-        ),
-        (
-            {"source": "s3://corpus/../secret"},
-            "storage.lustre.source = s3://corpus/../secret: must be s3://BUCKET/FOLDER",
-        ),
+        ({"source": "s3://corpus//imagenet"}, "storage.lustre.source = s3://corpus//imagenet: must be s3://"),
+        ({"source": "s3://corpus/../secret"}, "storage.lustre.source = s3://corpus/../secret: must be s3://"),
         (
             {"availability_zone": "us-east-1f"},
-            "storage.lustre.availability_zone = us-east-1f: must be a zone of the network: us-east-1a",
+            "availability_zone = us-east-1f: must be a zone of the network: us-east-1a",
         ),
     ]
     for fields, said in cases:
         with pytest.raises(SettingsError) as refusal:
             settings(**fields)
         assert said in str(refusal.value), fields
+    for size in (1200, 2400, 4800, 7200):
+        assert lustre_of(size_gib=size).size_gib == size
 
 
 def test_a_zone_without_gpu_nodes_is_refused() -> None:
     with pytest.raises(SettingsError) as refusal:
         settings({"gpu_groups.0.availability_zones": ["us-east-1b"]}, availability_zone="us-east-1c")
-    said = "storage.lustre.availability_zone = us-east-1c: no GPU group has nodes in this zone"
-    assert said in str(refusal.value)
+    assert "storage.lustre.availability_zone = us-east-1c: no GPU group has nodes in this zone" in str(refusal.value)
     assert "remedy: use one of us-east-1a, us-east-1b" in str(refusal.value)
     anywhere = settings({"gpu_groups": [], "teams": []}, availability_zone="us-east-1c")
     assert anywhere.storage.lustre is not None
@@ -85,7 +74,6 @@ def test_the_subnet_has_an_address_for_every_file_server() -> None:
 
 
 def line_of(**fields: Any) -> CostItem:  # noqa: ANN401 - settings of any type
-    """The line of the file system in the estimate."""
     cost = estimate_cost(settings(**fields), catalog=load_catalog())
     (found,) = [item for item in cost.items if item.name.startswith("FSx for Lustre")]
     return found

@@ -13,7 +13,6 @@ from tests.platform_charts.charts.releases import installs_of
 
 
 def settings(**sections: Tree) -> StackSettings:
-    """The sample environment with some sections replaced."""
     return from_mapping({**dev_sections(), **sections}, file="sample")
 
 
@@ -28,7 +27,6 @@ def with_gpu_nodes(number: int) -> StackSettings:
 
 
 def memory_of(found: StackSettings) -> int:
-    """GiB that Prometheus gets."""
     return prometheus_memory_gib(found.launch_requests(), load_catalog(), chosen=found.monitoring.memory_gib)
 
 

@@ -20,6 +20,7 @@ PROJECT = read_project()
 DIGEST = "sha256:" + "0" * 64
 
 
+SCALER = "charts.cluster-autoscaler.app_version"
 BROKEN_PAIRS: list[tuple[str, dict[str, Any]]] = [
     ("our_images_have_the_platforms_version", {"platform": "9.9.9"}),
     ("our_images_have_the_platforms_version", {"images.trainer.tag": "0.0.1"}),
@@ -48,17 +49,13 @@ BROKEN_PAIRS: list[tuple[str, dict[str, Any]]] = [
     ("addons_support_the_minor", {"addons.eks-node-monitoring-agent.version": "v1.6.6-eksbuild.1"}),
     ("addons_support_the_minor", {"addons.aws-ebs-csi-driver.kubernetes": ">=1.36"}),
     ("charts_support_the_minor", {"charts.kueue.kubernetes": ">=1.36"}),
-    (
-        "charts_support_the_minor",
-        {"charts.cluster-autoscaler.app_version": "1.34.0", "images.cluster-autoscaler.chart": None},
-    ),
+    ("charts_support_the_minor", {SCALER: "1.34.0", "images.cluster-autoscaler.chart": None}),
     ("images_match_their_charts", {"images.kuberay-operator.tag": "v1.5.0"}),
     ("images_match_their_charts", {"images.kueue.chart": "queue"}),
 ]
 
 
 def release_with(changes: dict[str, Any]) -> ReleaseManifest:
-    """The shipped release with values at dotted paths replaced."""
     return validate(ReleaseManifest, changed(read_document(RELEASE_FILE).value, changes), file="release.yaml")
 
 
@@ -83,11 +80,9 @@ def resolved_release() -> ReleaseManifest:
     return validate(ReleaseManifest, document, file="release.yaml")
 
 
-def test_the_shipped_release_fits_together() -> None:
+def test_the_shipped_release_fits_together_and_a_broken_pair_is_refused_by_exactly_its_rule() -> None:
     assert findings(load_release(), project=PROJECT) == ()
-
-
-def test_a_broken_pair_is_refused_by_exactly_its_rule() -> None:
+    assert {rule for rule, _ in BROKEN_PAIRS} == {rule.__name__ for rule in RULES}
     for rule, changes in BROKEN_PAIRS:
         broken = findings(release_with(changes), project=PROJECT)
         assert {finding.rule for finding in broken} == {rule}, rule
@@ -100,10 +95,7 @@ def test_a_broken_rule_names_both_versions() -> None:
         ({"node_image.nvidia_driver": "575"}, "CUDA 13.2 needs driver 580 or newer, node_image.nvidia_driver is 575"),
         ({"compatibility.driver_for_cuda": {"12": "525"}}, "compatibility.driver_for_cuda has no entry for CUDA 13.2"),
         ({"kubernetes.supported": ["1.33"]}, "kubernetes.version is 1.35, kubernetes.supported is 1.33"),
-        (
-            {"charts.cluster-autoscaler.app_version": None, "images.cluster-autoscaler.chart": None},
-            "charts.cluster-autoscaler.app_version is None, its minor must be 1.35",
-        ),
+        ({SCALER: None, "images.cluster-autoscaler.chart": None}, f"{SCALER} is None, its minor must be 1.35"),
         ({"images.kueue.chart": "queue"}, "images.kueue.chart is queue, which charts does not list"),
     ]
     for changes, message in cases:
@@ -133,10 +125,6 @@ def test_the_project_is_read_from_its_own_files(tmp_path: Path) -> None:
     assert dict(project.locked) == {"ray": "2.60.0", "numpy": "2.4"}
 
 
-def test_every_rule_has_a_broken_pair() -> None:
-    assert {rule for rule, _ in BROKEN_PAIRS} == {rule.__name__ for rule in RULES}
-
-
 def test_every_environment_refuses_incompatible_versions() -> None:
     release = release_with({"crds.kuberay": "1.5.0"})
     for kind in EnvironmentKind:
@@ -152,12 +140,8 @@ def test_prod_refuses_unresolved_entries_by_name_and_a_test_cluster_accepts_them
     assert all(f"\n  {name}" in str(caught.value) for name in release.unresolved())
     assert f"has {len(release.unresolved())} unresolved entries" in str(caught.value)
     assert "make release-lock" in caught.value.remedy
-
-
-def test_prod_accepts_a_release_with_everything_resolved() -> None:
-    release = resolved_release()
-    assert release.unresolved() == ()
-    check_release(release, kind=EnvironmentKind.PROD, project=PROJECT)
+    assert resolved_release().unresolved() == ()
+    check_release(resolved_release(), kind=EnvironmentKind.PROD, project=PROJECT)
 
 
 def test_an_invalid_digest_hash_or_version_is_refused_by_name() -> None:
@@ -182,8 +166,7 @@ def test_images_are_pulled_by_digest_and_ours_from_the_stacks_registry() -> None
     with pytest.raises(ValueError, match="mlflow is an image of ours, so its reference needs the stack's registry"):
         release.images["mlflow"].reference()
 
-
-def test_an_image_without_a_digest_is_pulled_by_its_tag_and_one_of_ours_names_none_that_could_exist() -> None:
+    # Without a digest an image is pulled by its tag; one of ours names none that could exist.
     assert load_release().images["kueue"].reference() == "registry.k8s.io/kueue/kueue:v0.19.2"
     assert load_release().images["mlflow"].reference("host/rtp-dev") == "host/rtp-dev/mlflow:not-pushed"
 

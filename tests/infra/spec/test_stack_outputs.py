@@ -11,7 +11,6 @@ from infra.spec.stack_outputs import NoStackError, outputs_of_stack
 
 @pytest.fixture(autouse=True)
 def no_stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A `pulumi` that knows no stack."""
     program = tmp_path / "pulumi"
     program.write_text("#!/bin/sh\necho \"error: no stack named 'x' found\" >&2; exit 255\n")
     program.chmod(0o755)

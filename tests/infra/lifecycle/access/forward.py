@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 
 
 def copy(source: socket.socket, target: socket.socket) -> None:
-    """Copy bytes until the source ends."""
     while data := source.recv(65536):
         target.sendall(data)
     target.close()

@@ -27,15 +27,12 @@ class Machine:
     missing: tuple[str, ...] = ()
 
     def connect(self, url: str) -> str | None:
-        """None for a URL that is reached."""
         return None if url in self.reached else "timed out"
 
     def public_address(self) -> IPv4Address | None:
-        """The machine's address."""
         return IPv4Address(self.address) if self.address else None
 
     def missing_programs(self) -> tuple[str, ...]:
-        """Programs it lacks."""
         return self.missing
 
 

@@ -56,7 +56,6 @@ def stack(program: Program, *, endpoint: str, authority: bytes = b"x", token: st
 
 @pytest.fixture
 def running(control_plane: ControlPlane, program: Program) -> None:
-    """A stack whose cluster is the real API server."""
     config = yaml.safe_load(control_plane.kubeconfig.read_text())
     reached, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
     authority = base64.b64decode(reached["certificate-authority-data"])
@@ -70,7 +69,6 @@ class Pinned:
         self._crds = crds
 
     def crds(self, group: str) -> tuple[Manifest, ...]:
-        """The CRDs of the group."""
         return tuple(one for one in self._crds if one["spec"]["group"] == group)
 
 
@@ -104,7 +102,6 @@ def upgrade(*pinned: Manifest) -> Case:
 
 
 def answers(one: Case) -> list[str]:
-    """Messages of the check."""
     return [said for said, _ in crds_can_be_upgraded(one)]
 
 

@@ -27,7 +27,6 @@ def sections(changes: Tree | None = None) -> Tree:
 
 
 def settings(changes: Tree | None = None) -> StackSettings:
-    """The settings of these sections."""
     return from_mapping(sections(changes), file="sample")
 
 
@@ -39,12 +38,10 @@ def need(
     starts: datetime = NOW,
     changes: Tree | None = None,
 ) -> Need:
-    """A need of the sample."""
     return make_need(settings(changes), load_catalog(), group=group, nodes=nodes, hours=hours, starts=starts)
 
 
 def place(changes: Tree | None = None) -> Place:
-    """The sample environment, now."""
     return place_of(settings(changes), now=NOW)
 
 
@@ -120,7 +117,6 @@ def offering(**fields: Any) -> BlockOffering:  # noqa: ANN401 - of the dataclass
 
 
 def described(**fields: Any) -> Tree:  # noqa: ANN401 - of the API
-    """A reservation as EC2 describes it."""
     return {
         "CapacityReservationId": RESERVATION_ID,
         "OwnerId": ACCOUNT,

@@ -236,7 +236,6 @@ def _runs_at(fit: Fit, moment: datetime) -> bool:
 
 
 def workers(pod: Manifest | None = None, *, name: str = "workers", gpus: int = 8, **fields: Any) -> Manifest:  # noqa: ANN401 - of KubeRay
-    """A worker group of two pods."""
     container = {"name": "ray", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
     return {
         "groupName": name,
@@ -247,19 +246,16 @@ def workers(pod: Manifest | None = None, *, name: str = "workers", gpus: int = 8
 
 
 def rayjob(*groups: Manifest, name: str = "first", **spec: Any) -> Manifest:  # noqa: ANN401 - of KubeRay
-    """A RayJob with these worker groups."""
     metadata = {"namespace": "research", "name": name, "uid": name, "creationTimestamp": "2026-11-23T10:00:00Z"}
     cluster = {"rayClusterSpec": {"workerGroupSpecs": list(groups)}}
     return {"metadata": metadata, "spec": {"activeDeadlineSeconds": 3600, **cluster, **spec}}
 
 
 def workload(job: str = "first", **fields: Any) -> Manifest:  # noqa: ANN401 - of Kueue
-    """A Workload of a job."""
     return {"metadata": {"ownerReferences": [{"uid": job}]}, "spec": {}, **fields}
 
 
 def on(*groups: str) -> Manifest:
-    """A pod spec that may run in these groups."""
     expression = {"key": GROUP_LABEL, "operator": "In", "values": list(groups)}
     terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
     return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
@@ -272,12 +268,10 @@ class Jobs:
         self._kinds = kinds
 
     def items_if_served(self, _: str, kind: str) -> list[Manifest]:
-        """The objects of a kind."""
         return self._kinds.get(kind, [])
 
 
 def read(jobs: list[Manifest], workloads: list[Manifest]) -> list[str]:
-    """The names of the jobs, in order."""
     return [one.name for one in cluster_jobs(cast("KubernetesApi", Jobs(RayJob=jobs, Workload=workloads)))]
 
 

@@ -34,7 +34,6 @@ def aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Published]:
 
 
 def printed(capsys: pytest.CaptureFixture[str], *words: str, status: int = 0) -> str:
-    """What a command prints."""
     assert main(words) == status
     captured = capsys.readouterr()
     return captured.err if status else captured.out

@@ -35,13 +35,11 @@ ALL = {
 
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Published]:
-    """AWS with the sample's answers."""
     with published(monkeypatch, answers()) as found:
         yield found
 
 
 def account() -> Clients:
-    """The account of the credentials."""
     return Clients(boto3.Session(region_name="us-east-1"), account=ACCOUNT)
 
 
@@ -51,22 +49,18 @@ def found(wanted: Need | None = None, *regions: str) -> Findings:
 
 
 def offers(findings: Findings, kind: type) -> list[Any]:
-    """The offers of a kind."""
     return [one.offer for one in findings.offers if isinstance(one.offer, kind)]
 
 
 def whys(findings: Findings) -> dict[str, str]:
-    """The reason of each kind without an offer."""
     return {one.kind: one.why for one in findings.absent}
 
 
 def reserving(aws: Published, *reservations: Tree) -> None:
-    """Give the account these reservations."""
     aws.answers["DescribeCapacityReservations"] = {"CapacityReservations": list(reservations)}
 
 
 def running(aws: Published, *instances: Tree) -> None:
-    """Give the account these instances."""
     aws.answers["DescribeInstances"] = {"Reservations": [{"Instances": list(instances)}]}
 
 

@@ -156,7 +156,6 @@ H100 = {"name": "h100", "instance_type": "p5.48xlarge", "max_size": 2, "efa": Tr
 
 
 def change(offer: Offer, wanted: Need | None = None, changes: Tree | None = None) -> Change:
-    """The change that takes an offer in the sample."""
     wanted = wanted or need(changes=changes)
     return change_for(judge(offer, wanted, place(changes)), wanted, sections(changes), file="dev.yaml")
 

@@ -42,7 +42,6 @@ Request = tuple[str, str, dict[str, str]]
 
 @cache
 def statements(environment: str) -> list[dict[str, Any]]:
-    """Every statement of an environment."""
     policies = deployer_policies(settings_of(environment), graph(environment))
     return [statement for policy in policies for statement in policy.document["Statement"]]
 
@@ -89,23 +88,19 @@ def allowed(environment: str, requests: Iterable[Request]) -> list[Request]:
 
 
 def arn(service: str, resource: str) -> str:
-    """ARN of a resource of dev's account and region."""
     where = {"s3": ":", "iam": f":{ACCOUNT}"}.get(service, f"{REGION}:{ACCOUNT}")
     return f"arn:aws:{service}:{where}:{resource}"
 
 
 def ec2(kind: str) -> str:
-    """ARN of an EC2 resource."""
     return arn("ec2", f"{kind}/{kind}-0a1b2c3d4e5f60718")
 
 
 def service(name: str, key: str = "iam:PassedToService") -> dict[str, str]:
-    """A request for a service of AWS."""
     return {key: f"{name}.amazonaws.com"}
 
 
 def linked(name: str) -> dict[str, str]:
-    """A request for the linked role of a service."""
     return service(name, "iam:AWSServiceName")
 
 

@@ -222,7 +222,6 @@ def test_values_and_names_that_are_no_settings_leave_no_file(made: ThrowAway) ->
 
 @pytest.fixture
 def made() -> Iterator[ThrowAway]:
-    """A disposable environment, without its files."""
     one = ThrowAway(
         name=new_name(),
         owner="me@example.com",

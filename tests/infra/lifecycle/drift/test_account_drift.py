@@ -22,12 +22,10 @@ COMPONENT = f"{PROJECT}rtp:aws:NodeGroup::t4"
 
 
 def step(urn: str, op: str, *paths: str) -> dict[str, Any]:
-    """A step of a preview."""
     return {"urn": urn, "op": op, "detailedDiff": {path: {"kind": "update"} for path in paths}}
 
 
 def preview(*steps: Mapping[str, Any]) -> dict[str, Any]:
-    """The document of a preview."""
     return {"steps": list(steps)}
 
 

@@ -32,7 +32,6 @@ def test_a_cluster_that_nobody_touched_and_a_held_queue_have_no_drift(environmen
 
 @pytest.fixture
 def restored(environment: Environment) -> Iterator[Environment]:
-    """An environment whose objects are applied again afterwards."""
     yield environment
     environment.cluster.apply_all(environment.manifests)
 
@@ -65,7 +64,6 @@ def changed(resource: str, *paths: str) -> Difference:
 
 
 def config_map(name: str, **data: str) -> Manifest:
-    """A ConfigMap in the namespace `default`."""
     return api_object("v1", "ConfigMap", name, namespace="default", **({"data": data} if data else {}))
 
 
@@ -141,7 +139,6 @@ def _label(one: Manifest) -> str:
 
 
 def _release(namespace: str, *objects: Any) -> Manifest:  # noqa: ANN401 - objects of any kind
-    """A release as Helm stores it."""
     release = {"name": "sample", "namespace": namespace, "manifest": yaml.safe_dump_all(objects)}
     text = base64.b64encode(gzip.compress(json.dumps(release).encode())).decode()
     return {

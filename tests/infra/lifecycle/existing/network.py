@@ -55,7 +55,6 @@ class Network:
         return from_mapping(changed(self.sections(), changes or {}), file="sample")
 
     def make_subnet(self, cidr: str, *, zone: str = "us-east-1a", vpc_id: str = "") -> str:
-        """Another subnet."""
         made = self.ec2.create_subnet(VpcId=vpc_id or self.vpc_id, CidrBlock=cidr, AvailabilityZone=zone)
         id_: str = made["Subnet"]["SubnetId"]
         return id_
@@ -72,7 +71,6 @@ class Network:
         self.ec2.delete_route(RouteTableId=self.tables[zone], DestinationCidrBlock="0.0.0.0/0")
 
     def tag(self, id_: str, key: str, value: str) -> None:
-        """Tag a resource."""
         self.ec2.create_tags(Resources=[id_], Tags=[{"Key": key, "Value": value}])
 
 
@@ -89,7 +87,6 @@ def _sufficient(_: ServiceQuotasBackend, service_code: str, quota_code: str) -> 
 
 
 def make_network(session: boto3.Session) -> Network:
-    """A VPC that suits the platform."""
     ec2 = session.client("ec2")
     vpc_id = ec2.create_vpc(CidrBlock="10.40.0.0/16")["Vpc"]["VpcId"]
     ec2.associate_vpc_cidr_block(VpcId=vpc_id, CidrBlock="100.64.0.0/16")

@@ -44,25 +44,20 @@ class Existing:
 
     @property
     def cluster(self) -> Json:
-        """The cluster, as EKS describes it."""
         return self.eks.clusters["shared"]
 
     def sections(self, changes: Tree | None = None) -> Tree:
-        """The example's sections for them, with changes."""
         tree = changed(self.network.sections("existing-cluster"), {f"{CLUSTER}.control_plane_cidrs": list(RANGES)})
         return changed(tree, changes or {})
 
     def settings(self, changes: Tree | None = None) -> StackSettings:
-        """The example's settings for them, with changes."""
         return from_mapping(self.sections(changes), file="sample")
 
     def read(self, settings: StackSettings | None = None) -> FoundCluster | None:
-        """The cluster as the preflight sees it."""
         settings = settings or self.settings()
         return read_cluster(settings, self.network.session, stack=stack_tag(settings))
 
     def answers(self, changes: Tree | None = None) -> list[str]:
-        """Problems with their remedies."""
         settings = self.settings(changes)
         found = cluster_problems(settings, RELEASE, self.read(settings))
         return [f"{message} | {remedy}" for message, remedy in found]
@@ -70,7 +65,6 @@ class Existing:
 
 @pytest.fixture(scope="module")
 def found() -> Iterator[Network]:
-    """A VPC, which no test changes."""
     with pytest.MonkeyPatch.context() as patch, account() as session:
         patch.setenv("AWS_ENDPOINT_URL_EKS", ENDPOINT)
         network = make_network(session)
@@ -90,7 +84,6 @@ def made(found: Network) -> Iterator[Existing]:
 
 @pytest.fixture
 def existing(found: Network) -> Iterator[Existing]:
-    """The cluster `shared`."""
     with made(found) as one:
         yield one
 
@@ -129,7 +122,6 @@ def test_a_cluster_that_suits_the_platform_or_is_its_own_has_no_problem(existing
 
 
 def in_addon(existing: Existing, name: str, **values: str) -> None:
-    """Change an add-on, or add it."""
     new = {"addonName": name, "addonVersion": "v1.0.0-eksbuild.1", "status": "ACTIVE"}
     existing.eks.addons.setdefault(name, new).update(values)
 

@@ -77,7 +77,6 @@ def cluster(custom_resources: Cluster, deployments: Deployments) -> Iterator[Clu
 
 
 def answers(cluster: Cluster, *, without: str = "", crds: Iterable[Manifest] = ()) -> list[str]:
-    """Conflicts with their remedies."""
     told = conflicts(settings(), RELEASE, found(without=without), cluster, crds)
     return [f"{message} | {remedy}" for message, remedy in told]
 
@@ -142,7 +141,6 @@ def test_each_planted_conflict_is_found_with_its_reason(cluster: Cluster) -> Non
 
 
 def avoiding(daemon: Manifest) -> Manifest:
-    """A daemon that stays away from the stack's nodes."""
     terms = [{"matchExpressions": [{"key": GROUP_LABEL, "operator": "DoesNotExist"}]}]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     found = deepcopy(daemon)

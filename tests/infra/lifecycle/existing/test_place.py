@@ -32,13 +32,11 @@ def settings(environment: str, changes: Tree | None = None) -> StackSettings:
 
 @pytest.fixture
 def session() -> Iterator[boto3.Session]:
-    """An account."""
     with account() as one:
         yield one
 
 
 def tags(kind: str, **values: str) -> list[Tree]:
-    """Tags at creation."""
     return [{"ResourceType": kind, "Tags": [{"Key": key, "Value": value} for key, value in values.items()]}]
 
 
@@ -57,14 +55,12 @@ def make_stack(session: boto3.Session, *, makes_vpc: bool, cluster: str = "rtp-p
 
 
 def make_cluster(session: boto3.Session, name: str, **values: str) -> None:
-    """A control plane, with these tags."""
     where = {"subnetIds": ["subnet-1", "subnet-2"]}
     role = f"arn:aws:iam::{ACCOUNT}:role/eks"
     session.client("eks").create_cluster(name=name, roleArn=role, resourcesVpcConfig=where, tags=values)
 
 
 def answers(session: boto3.Session, one: StackSettings) -> list[str]:
-    """Problems with their remedies."""
     owner = read_account(one, load_release(), session).cluster_owner
     return [f"{message} | {remedy}" for message, remedy in moves(one, read_place(one, session), owner=owner)]
 

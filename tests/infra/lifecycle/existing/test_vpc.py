@@ -27,25 +27,21 @@ A, B = RANGES
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[boto3.Session]:
-    """An account."""
     with account() as one:
         yield one
 
 
 @pytest.fixture
 def found(session: boto3.Session) -> Network:
-    """A VPC that suits the platform."""
     return make_network(session)
 
 
 def answers(found: Network, settings: StackSettings | None = None) -> list[str]:
-    """Problems with their remedies."""
     settings = settings or found.settings()
     return [f"{message} | {remedy}" for message, remedy in vpc_problems(settings, read_vpc(settings, found.session))]
 
 
 def notes(found: Network, changes: Tree | None = None) -> list[str]:
-    """Notes of the preflight."""
     settings = found.settings(changes)
     return [*vpc_notes(settings, read_vpc(settings, found.session))]
 

@@ -46,7 +46,6 @@ class Dockerfile(NamedTuple):
 
 
 def read(path: Path) -> Dockerfile:
-    """Parse a Dockerfile without here-documents."""
     text = re.sub(r"^#.*\n", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
     lines = re.sub(r"\s*\\\n\s*", " ", text).splitlines()
     instructions = [Instruction(*line.split(maxsplit=1)) for line in lines if line.strip()]

@@ -45,13 +45,11 @@ def fake_engine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def commit(folder: Path) -> None:
-    """Commit everything, also without a change."""
     git(folder, "add", "--all")
     git(folder, "commit", "--quiet", "--allow-empty", "--message", "next")
 
 
 def git(folder: Path, *arguments: str) -> None:
-    """Run git with a test identity."""
     identity = ["-c", "user.name=A", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false"]
     subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
 

@@ -52,7 +52,6 @@ def manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*, push: bool = False, image: ImageName | None = "mlflow", **options: Any) -> int:  # noqa: ANN401
-    """Run the command."""
     return command.image(ImageOptions(image=image, push=push, **options))
 
 
@@ -114,13 +113,11 @@ ABSENT = f"sha256:{'d' * 64}"
 
 @pytest.fixture
 def empty(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
-    """An account of dev without repositories."""
     with allow_moto(monkeypatch):
         yield Account("dev")
 
 
 def release_with(digests: Mapping[str, str]) -> ReleaseManifest:
-    """The release with these digests of images of ours."""
     release = load_release()
     images = {name: release.images[name].model_copy(update={"digest": digest}) for name, digest in digests.items()}
     return release.model_copy(update={"images": {**release.images, **images}})

@@ -40,7 +40,6 @@ class Pair:
         return self.prod.repository(self.name, port=port)
 
     def push(self, *layers: bytes) -> Manifest:
-        """Push an image to the source."""
         return push_image(self.source, TAG, layers)
 
     def copy(self, image: Manifest, target: RemoteRepository | None = None) -> tuple[Copied | None, list[str]]:
@@ -52,7 +51,6 @@ class Pair:
 
 @pytest.fixture(scope="module")
 def registries(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningRegistry, RunningRegistry]]:
-    """Two registries."""
     folder = tmp_path_factory.mktemp("registries")
     with registry(folder / "staging") as staging, registry(folder / "prod") as prod:
         yield staging, prod
@@ -60,7 +58,6 @@ def registries(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Runni
 
 @pytest.fixture
 def pair(registries: tuple[RunningRegistry, RunningRegistry]) -> Pair:
-    """Empty repositories."""
     staging, prod = registries
     number = next(NUMBERS)
     return Pair(staging, prod, staging.repository(f"rtp-staging/trainer{number}"), f"rtp-prod/trainer{number}")

@@ -49,7 +49,6 @@ def use_base(monkeypatch: pytest.MonkeyPatch, digest: str | None) -> None:
 
 
 def pushed(digest: str | None) -> ReleaseManifest:
-    """A release whose trainer image has this digest."""
     found = release()
     trainer = found.images["trainer"].model_copy(update={"digest": digest})
     return found.model_copy(update={"images": {**found.images, "trainer": trainer}})
@@ -57,7 +56,6 @@ def pushed(digest: str | None) -> ReleaseManifest:
 
 @pytest.fixture
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """File with the arguments of the engine's calls."""
     monkeypatch.setattr(command, "ROOT", tmp_path)
     shutil.copy(ROOT / "requirements.lock", tmp_path)
     return fake_engine(tmp_path, monkeypatch)
@@ -74,7 +72,6 @@ def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(code: Path, **options: object) -> int:
-    """Run the command."""
     return command.derived_image(ImageOptions(from_=code, **{"env": "dev", **options}))  # type: ignore[arg-type]
 
 

@@ -30,7 +30,6 @@ TOOLS = {f"training/image/{name}" for name in ("install-efa", "remove_unused.py"
 
 
 def dockerfile(image: ImageName) -> Dockerfile:
-    """An image's Dockerfile."""
     return read(ROOT / RECIPES[image].dockerfile)
 
 

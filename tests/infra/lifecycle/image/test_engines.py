@@ -17,7 +17,6 @@ from tests.infra.lifecycle.image.samples import checkout, release
 
 @pytest.fixture
 def build(tmp_path: Path) -> Build:
-    """A build of the trainer."""
     return plan("trainer", release(), read_source(checkout(tmp_path, "trainer"), "trainer"))
 
 

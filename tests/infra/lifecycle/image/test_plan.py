@@ -24,20 +24,17 @@ from tests.infra.lifecycle.image.samples import BASE_DIGEST, EFA_SHA256, RDS_SHA
 
 @pytest.fixture
 def trainer(tmp_path: Path) -> Source:
-    """A checkout of the trainer."""
     return read_source(checkout(tmp_path / "trainer", "trainer"), "trainer")
 
 
 @pytest.fixture
 def mlflow(tmp_path: Path) -> Source:
-    """A checkout of MLflow's image."""
     return read_source(checkout(tmp_path / "mlflow", "mlflow"), "mlflow")
 
 
 def cpu(
     source: Source, version: str = "2.15.0+cpu", *, index: str = "", pinned: ReleaseManifest | None = None
 ) -> Build:
-    """The trainer's variant for CPUs."""
     return plan("trainer", pinned or release(), source, variant="cpu", torch=Torch(version, index))
 
 
@@ -141,7 +138,6 @@ CPU = Torch("2.15.0+cpu", "")
 def build(
     image: ImageName, variant: Variant = "cuda", torch: Torch | None = None, *, revision: str = "a" * 40
 ) -> Build:
-    """A build with this repository's lock files."""
     return plan(image, release(), Source(ROOT, revision, "c" * 64, ()), variant=variant, torch=torch)
 
 
@@ -195,7 +191,6 @@ def test_the_same_build_has_the_same_sbom_which_names_the_commit_that_the_image_
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A checkout of the trainer."""
     return checkout(tmp_path, "trainer")
 
 

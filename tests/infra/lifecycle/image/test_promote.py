@@ -28,7 +28,6 @@ TODAY = date(2030, 1, 31)
 
 @pytest.fixture
 def accounts(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Account]]:
-    """The accounts of staging and prod, with repositories."""
     with allow_moto(monkeypatch):
         found = {name: Account(name) for name in ("staging", "prod")}
         for account in found.values():
@@ -38,7 +37,6 @@ def accounts(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Account]]:
 
 @pytest.fixture
 def registries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, RunningRegistry]]:
-    """A registry for each environment, in place of ECR's."""
     with registry(tmp_path / "staging") as staging, registry(tmp_path / "prod") as prod:
         found = {"staging": staging, "prod": prod}
 

@@ -36,7 +36,6 @@ COPY platform_charts/images/mlflow_server /code
 
 
 def planned(folder: Path, image: ImageName, torch: Torch | None = None) -> Build:
-    """The build of a checkout."""
     return plan(image, release(), read_source(folder, image), variant="cpu", torch=torch)
 
 
@@ -72,7 +71,6 @@ def test_an_engine_whose_cache_looks_first_builds_in_one_step(tmp_path: Path) ->
 
 @pytest.fixture(scope="module")
 def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ImageBuilder]:
-    """A real engine."""
     with image_builder(tmp_path_factory.mktemp("builder")) as found:
         yield found
 

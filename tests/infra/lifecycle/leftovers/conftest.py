@@ -49,7 +49,6 @@ def wire(shared_wire: Wire) -> Iterator[Wire]:
 
 @pytest.fixture
 def clients(shared_clients: Clients, wire: Wire) -> Clients:
-    """Clients of an empty account."""
     return shared_clients
 
 

@@ -36,12 +36,10 @@ class Owner:
 
 
 def stack_tags(environment: str, **more: str) -> Mapping[str, str]:
-    """Tags as the program gives them."""
     return {"platform": PROJECT, "stack": f"{PROJECT}/{environment}", "owner": "you@example.com", **more}
 
 
 def pairs_of(tags: Mapping[str, str], *, prefix: str = "") -> list[dict[str, str]]:
-    """Tags as most services take them."""
     return [{f"{prefix}Key": key, f"{prefix}Value": value} for key, value in tags.items()]
 
 

@@ -42,7 +42,6 @@ def _database(to: Planter) -> str:
 
 
 def _role(to: Planter) -> str:
-    """With an inline policy."""
     trust = iam_document("sts:AssumeRole", Principal={"Service": "ec2.amazonaws.com"})
     what = {"RoleName": f"node-of-{to.owner.environment}", "AssumeRolePolicyDocument": trust}
     name, document = made(to, "iam.create_role", **what, Tags=to.pairs), iam_document("s3:ListBucket", Resource="*")
@@ -68,7 +67,6 @@ def _scaling_group(to: Planter) -> str:
 
 
 def _instance(to: Planter) -> str:
-    """With its root volume."""
     ec2, one = to.client("ec2"), {"MinCount": 1, "MaxCount": 1}
     what = {"ImageId": "ami-12c6146b", "InstanceType": "g4dn.xlarge", "SubnetId": subnet(to)}
     answer = ec2.run_instances(**one, **what, **to.tagging("instance", by_controller=True))
@@ -100,7 +98,6 @@ def _security_groups(to: Planter) -> str:
 
 
 def _route_table(to: Planter) -> str:
-    """One that a subnet uses."""
     request, tags = "ec2.create_route_table", to.tagging("route-table")
     id_ = made(to, request, "RouteTable", "RouteTableId", VpcId=vpc(to), **tags)
     to.client("ec2").associate_route_table(RouteTableId=id_, SubnetId=subnet(to))
@@ -122,7 +119,6 @@ def _recovery_point(to: Planter) -> str:
 
 
 def _retained_backup(to: Planter) -> str:
-    """Of a database that is gone."""
     to.client("rds").delete_db_instance(
         DBInstanceIdentifier=database(to), SkipFinalSnapshot=True, DeleteAutomatedBackups=False
     )
@@ -149,7 +145,6 @@ def _alarm(to: Planter) -> str:
 
 
 def _event_rule(to: Planter) -> str:
-    """With a target."""
     name, events = f"nightly-of-{to.owner.environment}", to.client("events")
     events.put_rule(Name=name, ScheduleExpression="rate(1 day)", Tags=to.pairs)
     events.put_targets(Rule=name, Targets=[{"Id": "one", "Arn": f"arn:aws:sns:{REGION}:{ACCOUNT}:somewhere"}])

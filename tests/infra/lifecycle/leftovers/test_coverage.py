@@ -54,7 +54,6 @@ def resources_of(environment: str) -> Mapping[str, Mapping[str, object]]:
 
 
 def type_of(urn: str) -> str:
-    """Type of a resource, without those of its parents."""
     return urn.partition("::")[0].rpartition("$")[2]
 
 
@@ -80,7 +79,6 @@ def test_what_pulumi_retains_is_kept() -> None:
 
 
 def actions_of(wire: Wire) -> set[str]:
-    """IAM actions of the requests so far."""
     found = set()
     for service, _, operation in (one.partition(".") for one in wire.operations):
         action = f"{SERVICES.get(service, service)}:{operation}"

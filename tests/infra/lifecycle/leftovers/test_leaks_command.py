@@ -29,7 +29,6 @@ pytestmark = pytest.mark.usefixtures("commands")
 
 @pytest.fixture(autouse=True)
 def settings(monkeypatch: pytest.MonkeyPatch) -> StackSettings:
-    """The environment test-1, of kind dev, in moto's account."""
     changes = {"environment.name": "test-1", "aws.allowed_accounts": [ACCOUNT]}
     made = from_mapping(changed(dev_sections(), changes), file="sample")
     monkeypatch.setattr("infra.lifecycle.commands.leftovers.load_environment", lambda _: made)

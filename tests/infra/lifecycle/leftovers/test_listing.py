@@ -27,7 +27,6 @@ def listing(clients: Clients) -> Listing:
 
 
 def _gone(operation: str, code: str, status: int, protocol: str) -> Faulty:
-    """Says once that what is asked for is gone."""
     return Faulty(operation, fault(code, status, protocol=protocol), times=1)
 
 

@@ -36,7 +36,6 @@ def evidence(found: Found, stack: StackName = DEV) -> str | None:
 
 
 def found(kind: str = "EBS volume", id_: str = "vol-1", **tags: str) -> Found:
-    """A resource with tags."""
     return Found(id=id_, kind=kind, region="us-east-1", tags=tags)
 
 

@@ -64,7 +64,6 @@ class Reaper:
         return tuple(map(str, self.removal().run()))
 
     def left(self) -> set[Key]:
-        """What the account still has of what was planted."""
         return everything(self.owner.clients) & self.mine
 
     def _wait(self, seconds: float) -> None:

@@ -52,7 +52,6 @@ RESERVATION = {"kind": "reservation", "id": "cr-0123456789abcdef0", "availabilit
 
 
 def quota(value: float) -> Tree:
-    """A quota in the form of the API."""
     return {"QuotaName": "Running vCPUs", "Value": value}
 
 
@@ -122,7 +121,6 @@ def case(
 
 
 def messages(one: Case) -> list[str]:
-    """Problems as printed."""
     return [str(problem) for problem in problems(one)]
 
 
@@ -222,7 +220,6 @@ class _Session:
         self.stub.activate()
 
     def client(self, service: str) -> Client:
-        """The client."""
         assert service == "ec2"
         return self.stubbed
 
@@ -316,7 +313,6 @@ EMBEDDED = {"x-kubernetes-embedded-resource": True, "properties": {"spec": {"pro
 
 
 def schema(kuberay: Module) -> Manifest:
-    """The schema of a RayJob's spec."""
     (crd,) = [one for one in crds_of(kuberay) if one["spec"]["names"]["kind"] == "RayJob"]
     (version,) = [one for one in crd["spec"]["versions"] if one["storage"]]
     found: Manifest = version["schema"]["openAPIV3Schema"]

@@ -36,7 +36,6 @@ def site() -> Iterator[Site]:
 
 @pytest.fixture(scope="module")
 def locked(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The shipped manifest, with every value that was found."""
     file = Path(shutil.copy(RELEASE_FILE, tmp_path_factory.mktemp("locked") / "release.yaml"))
     write(resolve(load_release(file), sources(site)), file, today=TODAY)
     return file
@@ -79,7 +78,6 @@ def test_a_missing_value_is_reported_with_the_reason(site: Site) -> None:
 
 
 def known_values(node: object, path: str = "") -> Iterator[tuple[str, object]]:
-    """Every value in a manifest except dates and sources."""
     if isinstance(node, dict):
         for key, member in node.items():
             yield from known_values(member, f"{path}.{key}")

@@ -13,7 +13,6 @@ from tests.infra.lifecycle.release.servers import Site, served
 
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    """A site that is pip's only package index."""
     with served() as one:
         for name in ("PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX"):
             monkeypatch.delenv(name, raising=False)

@@ -28,7 +28,6 @@ TEAMS = ("platform", "research")
 
 @pytest.fixture
 def held(queued: Operated) -> Iterator[Operated]:
-    """`queued`, whose queues are open again afterwards."""
     yield queued
     release_queues(queued.cluster)
     assert {policy(queued, team) for team in TEAMS} == {"None"}

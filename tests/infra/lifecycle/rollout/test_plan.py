@@ -111,7 +111,6 @@ def test_an_update_without_steps_rolls_nothing() -> None:
 
 
 def template_step(op: str = "update") -> dict[str, Any]:
-    """A step on the launch template of group a10g."""
     urn = "urn:pulumi:dev::ray-train-platform::rtp:aws:NodeGroup$aws:ec2/launchTemplate:LaunchTemplate::a10g"
     return {"op": op, "urn": urn, "detailedDiff": {"userData": {"kind": "update"}}}
 

@@ -69,7 +69,6 @@ class Compiler:
 
     @property
     def calls(self) -> list[str]:
-        """Working directory and arguments of each build."""
         return self._notes.read_text().splitlines()
 
 

@@ -30,7 +30,6 @@ def is_alive(process: int) -> bool:
 
 
 def await_number(log: Path) -> int:
-    """The first number a program prints."""
     wait_until(lambda: log.exists() and log.read_text().strip() != "", seconds=60)
     return int(log.read_text())
 

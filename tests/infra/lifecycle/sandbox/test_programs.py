@@ -29,7 +29,6 @@ from infra.spec.release import load_release
 
 
 def put(folder: Path, *, version: str = KUBERNETES.version, without: frozenset[str] = frozenset()) -> Path:
-    """A folder with fake programs that print their version."""
     folder.mkdir(parents=True)
     for program in set(NEEDED) - without:
         path = folder / program

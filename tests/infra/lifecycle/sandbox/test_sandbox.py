@@ -114,7 +114,6 @@ def test_an_interrupted_start_says_that_it_stops_and_leaves_nothing(folder: Path
 
 
 def _processes_of(folder: Path) -> set[int]:
-    """Processes whose command line names the folder."""
     found = set()
     for entry in Path("/proc").glob("[0-9]*"):
         try:

@@ -22,7 +22,6 @@ pytestmark = pytest.mark.monitoring
 
 
 def monitor(*endpoints: Manifest, **spec: Any) -> Manifest:  # noqa: ANN401 - fields of a PodMonitorSpec
-    """A PodMonitor `web` in the namespace `shop`."""
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PodMonitor",
@@ -32,7 +31,6 @@ def monitor(*endpoints: Manifest, **spec: Any) -> Manifest:  # noqa: ANN401 - fi
 
 
 def rules(found: Manifest) -> list[Manifest]:
-    """The relabelings of the only endpoint of a monitor."""
     (config,) = scrape_configs([found], targets="targets.json")
     relabelings: list[Manifest] = config["relabel_configs"]
     return relabelings

@@ -24,7 +24,6 @@ ADDRESS = "10.208.0.2"
 
 
 def services(folder: Path) -> Services:
-    """Services without programs, with a folder for files."""
     return Services(
         address=ADDRESS,
         shared=str(folder / "shared"),

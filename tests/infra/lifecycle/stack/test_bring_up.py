@@ -42,7 +42,6 @@ class Account:
         return self.obstacle_text
 
     def push(self, account: AccountState) -> None:
-        """Push manifests, as a build does."""
         self.steps.append("images")
         if self.fails == "images":
             raise PlatformError("docker failed")
@@ -58,7 +57,6 @@ class Account:
         self.release = self.release.model_copy(update={"images": images})
 
     def pulumi(self, *targets: str) -> int:
-        """Create what the program would register."""
         stage = stage_of(self.settings, self.state())
         self.steps.append("repositories" if targets else stage.value)
         assert targets in {(), REPOSITORY_TARGETS}

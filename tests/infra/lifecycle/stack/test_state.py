@@ -22,7 +22,6 @@ PROVIDER = "urn:pulumi:dev::ray-train-platform::pulumi:providers:aws::aws"
 
 
 def pending(operation: str, urn: str, **inputs: str) -> dict[str, Any]:
-    """An operation as `pulumi stack export` prints it."""
     type_ = urn.split("::")[2].rpartition("$")[2]
     ends = {"parent": PARENT, "provider": f"{PROVIDER}::0123-45"}
     return {"type": operation, "resource": {"urn": urn, "type": type_, "inputs": inputs, **ends}}

@@ -60,7 +60,6 @@ class Down:
         return main(["down", "--env", env, *options])
 
     def said(self) -> str:
-        """What was printed since the last call."""
         captured = self.capsys.readouterr()
         return captured.out + captured.err
 
@@ -73,8 +72,6 @@ class Down:
             raise ConnectionLostError("cannot list APIService: the API server does not answer")
 
     def deleting(self, kind: str) -> Callable[..., None]:
-        """The step that deletes this kind of contents."""
-
         def delete(_api: object, *, say: object, within: Within) -> None:
             self.deleted.append(kind)
             self.limits.append(within)

@@ -51,7 +51,6 @@ def test_the_stacks_interfaces_in_a_cluster_of_others_are_known_by_its_security_
 
 
 def _interface(session: boto3.Session, stack: str) -> str:
-    """An interface in the VPC of a stack."""
     ec2 = session.resource("ec2")
     vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")
     vpc.create_tags(Tags=[{"Key": "stack", "Value": stack}])

@@ -69,7 +69,6 @@ class Cluster:
     """The pods of the test by name, and the addresses that they try."""
 
     def __init__(self, pods: Pods) -> None:
-        """Start the pods, in namespaces without policies."""
         self.nodes = pods
         self.pods: dict[str, Manifest] = {}
         for name in NAMESPACES:
@@ -99,7 +98,6 @@ class Cluster:
         return self.nodes.cluster.apply(pod)
 
     def connects(self, connection: Connection, *, seconds: int = 3) -> bool:
-        """Whether a pod opens a TCP connection."""
         return bool(self.opened([connection], seconds=seconds))
 
     def opened(self, connections: Sequence[Connection], *, seconds: int = 3) -> list[Connection]:
@@ -134,7 +132,6 @@ def cluster(real_nodes: Pods) -> Iterator[Cluster]:
 
 @pytest.fixture
 def isolated(cluster: Cluster) -> Iterator[Cluster]:
-    """The pods, under the policies as they are shipped."""
     policies = shipped()
     with cluster.nodes.applied(*policies):
         wait_until(lambda: not cluster.connects(("stranger", "mlflow", 5000), seconds=1))
@@ -195,7 +192,6 @@ def _is_ready(pod: Manifest) -> bool:
 
 
 def _enforcers(pods: Pods) -> list[psutil.Process]:
-    """The enforcers of a cluster's nodes."""
     folder = str(node_folder(pods.folder))
     return [
         process

@@ -20,14 +20,12 @@ RESULT = {"cniVersion": "0.4.0", "ips": [{"version": "4", "address": f"{ADDRESS}
 
 @pytest.fixture
 def register(tmp_path: Path) -> Register:
-    """An empty register in `tmp_path`."""
     found = Register(tmp_path)
     found.create()
     return found
 
 
 def call(command: str, folder: Path) -> tuple[int, dict[str, Any] | None]:
-    """Call the plugin as containerd does."""
     arguments = f"IgnoreUnknown=1;K8S_POD_NAMESPACE=research;K8S_POD_NAME=head;K8S_POD_UID={UID}"
     environment = {"CNI_COMMAND": command, "CNI_CONTAINERID": SANDBOX, "CNI_ARGS": arguments}
     return plugin.call(environment, {"cniVersion": "0.4.0", "register": str(folder), "prevResult": RESULT})

@@ -34,7 +34,6 @@ class Packet:
 
 
 def passes(found: Mapping[str, Sequence[str]], packet: Packet) -> bool:
-    """Whether the rules let a packet pass."""
     return _verdict(found, "RTP-POLICIES", packet) != "DROP"
 
 
@@ -97,12 +96,10 @@ def rules_of(*policies: Manifest, ranges: Ranges = RANGES) -> dict[str, list[str
 
 
 def incoming(port: int = 8080, *, source: str = B.address, protocol: str = "tcp") -> Packet:
-    """A packet to pod A."""
     return Packet(source, A.address, port, protocol)
 
 
 def outgoing(port: int = 9090, *, target: str = B.address, original: tuple[str, int] | None = None) -> Packet:
-    """A packet from pod A."""
     return Packet(A.address, target, port, original=original)
 
 
