@@ -30,14 +30,11 @@ def test_the_upgrade_policy_follows_the_settings() -> None:
     assert unusual().find(tokens.CLUSTER, "cluster").properties["upgradePolicy"] == {"supportType": "EXTENDED"}
 
 
-def test_a_team_role_is_in_the_team_group_and_no_admin() -> None:
+def test_a_team_role_is_in_the_team_group_and_an_admin_only_if_it_is_one() -> None:
     entry = unusual().find("aws:eks/accessEntry:AccessEntry", "teams/researcher")
     assert entry.properties["kubernetesGroups"] == ["ray-train-platform:team:research"]
     policies = unusual().of_type("aws:eks/accessPolicyAssociation:AccessPolicyAssociation")
     assert [policy.name for policy in policies] == ["admin"]
-
-
-def test_a_role_that_is_admin_and_team_member_has_one_access_entry() -> None:
     settings = from_mapping(changed(dev_sections(), {"teams.0.roles": [ADMIN]}), file="sample")
     (access,) = access_entries(settings)
     assert access.is_admin

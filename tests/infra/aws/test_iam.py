@@ -127,7 +127,4 @@ def test_the_jobs_of_a_team_read_the_buckets_in_its_settings_and_no_other_team_d
     key = allowed["KeysOfDatasets0"]["Condition"]["StringLike"]
     buckets = ["arn:aws:s3:::corpus", "arn:aws:s3:::other-account.data"]
     assert key == {"kms:ViaService": "s3.*.amazonaws.com", "kms:EncryptionContext:aws:s3:arn": [*buckets, *objects]}
-
-
-def test_without_buckets_in_the_settings_jobs_read_no_datasets_from_s3() -> None:
     assert reads_of_teams({"name": "vision"}) == {}

@@ -125,12 +125,9 @@ def test_an_empty_account_gets_the_aws_resources_and_is_told_what_comes_next(
     assert f"pulumi up -s {environment}" in caplog.text
 
 
-def test_a_cluster_without_the_platforms_images_is_refused_before_resources_are_registered(account: Account) -> None:
+def test_a_cluster_without_images_or_an_answer_is_refused_before_resources_are_registered(account: Account) -> None:
     account(AccountState(endpoint="https://c", missing=MISSING))
     assert "rtp-dev cannot start without these images:\n  mlflow: digest unresolved" in message_of()
-
-
-def test_a_cluster_that_does_not_answer_is_refused_before_resources_are_registered(account: Account) -> None:
     account(AccountState(endpoint=f"https://127.0.0.1:{free_port()}", missing=()))
     message = message_of(stack="staging")
     assert "the API server of rtp-staging does not answer this machine" in message

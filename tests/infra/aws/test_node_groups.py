@@ -99,16 +99,13 @@ def test_every_kind_of_capacity_can_have_efa_in_the_cluster_and_the_efa_security
         assert len(template(unusual(), name)["vpcSecurityGroupIds"]) == 1
 
 
-def test_only_configured_placement_groups_exist() -> None:
+def test_only_configured_placement_groups_exist_and_that_of_a_reservation_is_used() -> None:
     (made,) = unusual().of_type(PLACEMENT_GROUP)
     assert (made.name, made.properties["strategy"]) == ("on-demand-placed", "cluster")
     placed = unusual().find(tokens.LAUNCH_TEMPLATE, "on-demand-placed")
     assert placed.property_dependencies["placement"] == (made.urn,)
     placements = {one.name for one in unusual().of_type(tokens.LAUNCH_TEMPLATE) if "placement" in one.properties}
     assert placements == {"on-demand-placed", "reservation-placed"}
-
-
-def test_a_reservations_own_placement_group_is_used() -> None:
     assert template(unusual(), "reservation-placed")["placement"] == {"groupName": "theirs"}
 
 

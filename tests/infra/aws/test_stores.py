@@ -21,12 +21,9 @@ def test_the_longest_environment_name_gives_valid_physical_names() -> None:
     assert max(map(len, prefixes.values())) <= 30
 
 
-def test_the_transition_to_standard_ia_is_optional() -> None:
+def test_the_transition_to_standard_ia_is_optional_and_backups_expire_before_their_artifacts() -> None:
     (rule,) = unusual().find(tokens.BUCKET_LIFECYCLE, "checkpoints").properties["rules"]
     assert "transitions" not in rule
-
-
-def test_backups_of_mlflow_expire_no_later_than_their_artifacts() -> None:
     for environment in ENVIRONMENTS:
         rules = graph(environment).find(tokens.BUCKET_LIFECYCLE, "artifacts").properties["rules"]
         everything, backups = rules

@@ -44,12 +44,9 @@ def test_a_file_that_is_no_kubeconfig_is_refused(tmp_path: Path) -> None:
             connect_with(file)
 
 
-def test_a_closed_port_is_a_lost_connection() -> None:
+def test_a_closed_port_and_a_silent_server_are_lost_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConnectionLostError, match=r"cannot list Node: the API server .* does not answer: .*refused"):
         nodes(free_port())
-
-
-def test_a_silent_server_is_a_lost_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_READ_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as listener, pytest.raises(ConnectionLostError, match="timed out"):
         nodes(listener.getsockname()[1])

@@ -51,15 +51,12 @@ def test_the_context_of_the_stacks_own_cluster_is_accepted_also_through_a_tunnel
     assert connect(stack, kubeconfig=file, environment={}).server == "https://127.0.0.1:8443"
 
 
-def test_the_context_of_another_cluster_is_refused_also_if_the_environment_names_it(tmp_path: Path) -> None:
+def test_the_context_of_another_cluster_and_a_missing_kubeconfig_are_refused(tmp_path: Path) -> None:
     file = kubeconfig(tmp_path, server="https://prod.example")
     cases: list[tuple[Path | None, dict[str, str]]] = [(file, {}), (None, {"KUBECONFIG": str(file)})]
     for given, environment in cases:
         with pytest.raises(RefusedError, match=r"current context of .* is https://prod\.example, the cluster of stack"):
             connect(outputs(), kubeconfig=given, environment=environment)
-
-
-def test_a_missing_kubeconfig_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="absent"):
         connect(outputs(), kubeconfig=tmp_path / "absent", environment={})
 
@@ -74,13 +71,9 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("aws")
-def test_the_credentials_of_another_account_are_refused() -> None:
+def test_credentials_of_another_account_and_a_missing_aws_cli_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RefusedError, match=f"of account {MOTO_ACCOUNT}, stack dev is in 111122223333"):
         connect(outputs(), kubeconfig=None, environment={})
-
-
-@pytest.mark.usefixtures("aws")
-def test_without_the_aws_cli_there_is_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(RefusedError, match="no `aws` on PATH"):
         connect(outputs(account=MOTO_ACCOUNT), kubeconfig=None, environment={})

@@ -6,7 +6,9 @@ from infra.kube.api import KubernetesApi
 from infra.lifecycle.sandbox.control_plane import ControlPlane
 
 
-def test_a_watch_gives_all_objects_and_again_after_each_change(control_plane: ControlPlane) -> None:
+def test_a_watch_gives_all_objects_and_again_after_each_change_and_ends_after_its_time(
+    control_plane: ControlPlane,
+) -> None:
     api = KubernetesApi(control_plane.client())
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "watched"}}
     states = api.watched("v1", "Namespace", seconds=30)
@@ -16,8 +18,5 @@ def test_a_watch_gives_all_objects_and_again_after_each_change(control_plane: Co
     assert next(found for found in states if uid in found)[uid]["metadata"]["name"] == "watched"
     api.delete(namespace)
     assert next(found for found in states if uid not in found).keys() >= first.keys()
-
-
-def test_a_watch_ends_after_its_time(control_plane: ControlPlane) -> None:
     api = KubernetesApi(control_plane.client())
     assert len(list(api.watched("v1", "PersistentVolume", seconds=1))) >= 1

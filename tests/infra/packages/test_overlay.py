@@ -74,10 +74,13 @@ def test_another_release_or_python_has_another_overlay(tmp_path: Path) -> None:
     assert len(found) == 4
 
 
-def test_a_locked_package_that_the_environment_lacks_has_the_locked_version(wheels: Path, tmp_path: Path) -> None:
+def test_a_locked_package_has_the_locked_version_and_another_the_newest_that_fits(wheels: Path, tmp_path: Path) -> None:
     for version in ("3.0", "4.0"):
         wheel(wheels, "absent", version)
     assert names(install(tmp_path / "overlays", "absent")) == ["absent==3.0"]
+    wheel(wheels, "tool", "1.0", needs=["arrays>=2,<3"])
+    wheel(wheels, "tool", "2.0", needs=["arrays>=9"])
+    assert names(install(tmp_path / "overlays", "tool")) == ["tool==1.0"]
 
 
 def test_a_package_that_needs_another_version_of_the_platforms_is_refused(wheels: Path, tmp_path: Path) -> None:
@@ -88,12 +91,6 @@ def test_a_package_that_needs_another_version_of_the_platforms_is_refused(wheels
     assert "all versions of old depend on arrays<2 and arrays==2.4.1" in said
     assert "requirements.lock" in refused.value.remedy
     assert [one.name for one in (tmp_path / "overlays").iterdir()] == ["lock"]
-
-
-def test_an_older_version_that_fits_the_platform_is_chosen(wheels: Path, tmp_path: Path) -> None:
-    wheel(wheels, "tool", "1.0", needs=["arrays>=2,<3"])
-    wheel(wheels, "tool", "2.0", needs=["arrays>=9"])
-    assert names(install(tmp_path / "overlays", "tool")) == ["tool==1.0"]
 
 
 @pytest.mark.usefixtures("wheels")

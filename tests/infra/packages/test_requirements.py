@@ -45,7 +45,7 @@ def test_a_marker_leaves_out_what_another_machine_needs(tmp_path: Path) -> None:
     assert read(tmp_path, text, sys_platform="win32") == ['b; sys_platform == "win32"']
 
 
-def test_a_line_that_cannot_be_used_is_named_with_its_number_and_what_to_do(tmp_path: Path) -> None:
+def test_lines_that_cannot_be_used_are_named_at_once_with_number_and_what_to_do(tmp_path: Path) -> None:
     for line, remedy in (
         ("-r base.txt", "write its lines into this file"),
         ("--constraint=c.txt", "write its lines into this file"),
@@ -66,6 +66,8 @@ def test_a_line_that_cannot_be_used_is_named_with_its_number_and_what_to_do(tmp_
             read(tmp_path, f"einops\n# comment\n{line}\n")
         assert f"line 3: {line}: " in str(refused.value), line
         assert remedy in str(refused.value), line
+    with pytest.raises(SettingsError, match=r"(?s)line 1: .*line 3: "):
+        read(tmp_path, "-e .\neinops\n?\n")
 
 
 def test_a_login_in_an_address_is_not_printed(tmp_path: Path) -> None:
@@ -73,11 +75,6 @@ def test_a_login_in_an_address_is_not_printed(tmp_path: Path) -> None:
         read(tmp_path, "--extra-index-url //user:word@example.com/simple\n")
     assert "word" not in str(refused.value)
     assert "//***@example.com/simple" in str(refused.value)
-
-
-def test_all_wrong_lines_are_named_at_once(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"(?s)line 1: .*line 3: "):
-        read(tmp_path, "-e .\neinops\n?\n")
 
 
 def test_a_file_in_another_encoding_is_refused(tmp_path: Path) -> None:

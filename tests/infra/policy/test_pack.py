@@ -90,9 +90,12 @@ def findings(engine: analyzer_pb2_grpc.AnalyzerStub, changes: Tree, kind: str = 
     return {(one.policyName, one.urn) for one in found}
 
 
-def test_the_pack_announces_every_rule_with_its_remedy(engine: analyzer_pb2_grpc.AnalyzerStub) -> None:
+def test_the_pack_announces_every_rule_with_its_remedy_and_the_platforms_version(
+    engine: analyzer_pb2_grpc.AnalyzerStub,
+) -> None:
     announced = {one.name: one.remediation_steps for one in engine.GetAnalyzerInfo(empty_pb2.Empty()).policies}
     assert announced == {rule.name: rule.remedy for rule in RULES}
+    assert yaml.safe_load((PACK / "PulumiPolicy.yaml").read_text())["version"] == load_release().platform
 
 
 def test_the_pack_reports_violations_of_resource_and_stack_rules(engine: analyzer_pb2_grpc.AnalyzerStub) -> None:
@@ -110,7 +113,3 @@ def test_the_pack_reports_violations_of_resource_and_stack_rules(engine: analyze
 def test_an_unknown_value_does_not_abort_a_rule(engine: analyzer_pb2_grpc.AnalyzerStub) -> None:
     changes = {f"bucket-policy.{P}.policy": UNKNOWN, f"database.{P}.kmsKeyId": UNKNOWN, "efs-policy": ...}
     assert findings(engine, changes) == {("file-systems-require-tls", "efs")}
-
-
-def test_the_pack_has_the_version_of_the_platform() -> None:
-    assert yaml.safe_load((PACK / "PulumiPolicy.yaml").read_text())["version"] == load_release().platform

@@ -95,7 +95,7 @@ def test_the_cohort_says_which_gpus_no_team_owns() -> None:
     assert [facts for _, facts in architecture("prod").contents.cohorts] == ["its queues lend each other idle GPUs"]
 
 
-def test_mlflow_uses_its_database_and_bucket_and_teams_their_volumes_and_bucket() -> None:
+def test_mlflow_and_teams_use_their_stores() -> None:
     assert uses("prod") == {
         ("mlflow", "RDS mlflow"),
         ("mlflow", "S3 artifacts"),
@@ -108,9 +108,6 @@ def test_mlflow_uses_its_database_and_bucket_and_teams_their_volumes_and_bucket(
         ("monitoring", "SNS alerts"),
     }
     assert architecture("prod").callers == {"monitoring": "prometheus"}
-
-
-def test_teams_use_the_lustre_file_system() -> None:
     service = next(one for one in architecture("lustre").stores if one.service == "FSx")
     assert ("research", f"FSx {service.name}") in uses("lustre")
 

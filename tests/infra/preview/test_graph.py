@@ -124,14 +124,11 @@ def test_the_picture_of_an_existing_cluster_names_it_and_the_add_ons_of_the_stac
     assert "an existing cluster, which the stack does not change" in found.control_plane
 
 
-def test_an_svg_picture_is_deterministic(tmp_path: Path) -> None:
+def test_an_svg_picture_is_deterministic_and_one_without_gpu_groups_is_drawn(tmp_path: Path) -> None:
     files = [tmp_path / "a.svg", tmp_path / "b.svg"]
     for file in files:
         picture.draw(settings_of("dev"), graph("dev"), file)
     assert files[0].read_text() == files[1].read_text()
-
-
-def test_a_picture_without_gpu_groups_is_drawn(tmp_path: Path) -> None:
     file = tmp_path / "a.png"
     picture.draw(settings_of("dev"), varied({"gpu_groups": [], "teams": []}), file)
     assert file.stat().st_size > 10_000

@@ -36,7 +36,7 @@ def vpc_with_options() -> None:
     pulumi.export("note", pulumi.Output.secret("hidden"))
 
 
-def test_every_resource_option_and_reference_is_recorded() -> None:
+def test_options_references_secrets_and_ids_are_recorded() -> None:
     vpc = recorded(vpc_with_options).find("aws:ec2/vpc:Vpc", "vpc")
     assert (vpc.protect, vpc.retain_on_delete, vpc.delete_before_replace) == (True, True, True)
     assert (vpc.ignore_changes, vpc.replace_on_changes) == (("tags",), ("cidrBlock",))
@@ -46,18 +46,12 @@ def test_every_resource_option_and_reference_is_recorded() -> None:
     assert subnet.dependencies == (vpc.urn,)
     assert subnet.property_dependencies["vpcId"] == (vpc.urn,)
     assert subnet.deleted_with == vpc.urn
-
-
-def test_a_secret_is_unwrapped_and_its_path_recorded() -> None:
     recording = recorded(vpc_with_options)
     vpc = recording.find("aws:ec2/vpc:Vpc", "vpc")
     assert vpc.properties["tags"] == {"note": "hidden"}
     assert any(path.startswith("tags") for path in vpc.secrets)
     assert recording.outputs["note"] == "hidden"
     assert recording.secret_outputs == {"note"}
-
-
-def test_ids_have_the_format_of_aws_and_whole_numbers_stay_integers() -> None:
     recording = recorded(vpc_with_options)
     assert recording.outputs["vpc"].startswith("vpc-")
     assert recording.find("aws:ec2/subnet:Subnet", "subnet").properties["vpcId"] == recording.outputs["vpc"]

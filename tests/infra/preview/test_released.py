@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import pytest
 
 from tests.infra.aws.graphs import ENVIRONMENTS, graph
-from tests.infra.preview import released
 from tests.infra.preview.released import full_hash, read_released, record_at, released_commit
 from tests.infra.preview.snapshot import Snapshot, losses, snapshot_of, stores_of, successor
 
@@ -35,17 +34,3 @@ def test_an_update_from_the_last_release_loses_no_state(recorded: Mapping[str, S
         assert list(losses(recorded[environment], after)) == [], environment
         gone = {name for name in recorded[environment] if successor(name, after) is None}
         assert gone - REMOVED.keys() == set(), environment
-
-
-def test_a_resource_that_is_renamed_without_an_alias_is_gone() -> None:
-    name = "rtp:aws:Network$aws:ec2/natGateway:NatGateway::us-east-1a"
-    renamed = name.replace("::us", "::nat-us")
-    assert successor(name, {name: {}}) == name
-    assert successor(name, {renamed: {}}) is None
-    assert successor(name, {renamed: {"aliases": ["name=us-east-1a"]}}) == renamed
-
-
-def test_a_commit_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        released.main(["v99.0.0"])
-    assert "v99.0.0: no commit of this repository" in capsys.readouterr().err

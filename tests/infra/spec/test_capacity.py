@@ -159,14 +159,11 @@ def test_an_efa_node_reserves_the_huge_pages_of_the_ami() -> None:
         assert plain.huge_pages_bytes == 0, type_
 
 
-def test_efa_has_one_interface_per_card_and_only_the_primary_carries_ip() -> None:
+def test_efa_has_one_interface_per_card_and_ip_on_the_first_with_or_without_efa() -> None:
     interfaces = launch_plan(request(efa=True), catalog=CATALOG, network_zones=ZONES).network_interfaces
     assert [one.network_card_index for one in interfaces] == list(range(32))
     assert [one.interface_type for one in interfaces] == ["efa", *["efa-only"] * 31]
     assert [one.device_index for one in interfaces] == [0, *[1] * 31]
-
-
-def test_a_first_card_without_efa_carries_ip_and_every_other_card_has_efa() -> None:
     plan = launch_plan(request("p6-b300.48xlarge", efa=True), catalog=CATALOG, network_zones=ZONES)
     assert [one.network_card_index for one in plan.network_interfaces] == list(range(17))
     assert [one.interface_type for one in plan.network_interfaces] == ["interface", *["efa-only"] * 16]

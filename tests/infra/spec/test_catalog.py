@@ -92,15 +92,12 @@ def test_dcgm_memory_is_that_of_the_next_larger_entry() -> None:
         assert CATALOG.dcgm_memory_mib(gpus) == mib, gpus
 
 
-def test_a_price_without_a_source_is_refused_by_name() -> None:
+def test_a_price_without_a_source_and_a_catalogue_that_lacks_a_family_or_is_none_are_refused(tmp_path: Path) -> None:
     document = read_document(CATALOG_FILE).value
     document["instances"] = {}
     document["prices"]["services"]["nat_gateway_hour"] = {"usd": 0.045}
     with pytest.raises(SettingsError, match=r"prices\.services\.nat_gateway_hour: a price needs as_of and source"):
         validate(Catalog, document, file="catalog.yaml")
-
-
-def test_a_catalogue_that_lacks_a_family_or_is_none_is_refused(tmp_path: Path) -> None:
     text = CATALOG_FILE.read_text(encoding="utf-8").replace("  p5.48xlarge:", "  p9.48xlarge:")
     path = tmp_path / "catalog.yaml"
     path.write_text(text, encoding="utf-8")
@@ -113,15 +110,12 @@ def test_a_catalogue_that_lacks_a_family_or_is_none_is_refused(tmp_path: Path) -
         load_catalog(path)
 
 
-def test_the_compute_capability_of_a_type_is_that_of_its_gpus() -> None:
+def test_a_compute_capability_is_that_of_the_gpus_and_a_gpu_without_one_is_refused() -> None:
     assert CATALOG.compute_capability("g5.xlarge") == (8, 6)
     assert CATALOG.compute_capability("p6-b300.48xlarge") == (10, 3)
     assert CATALOG.compute_capability("m6i.xlarge") is None
     assert CATALOG.families_from((10, 0)) == ("g7", "g7e", "p6-b200", "p6-b300")
     assert CATALOG.families_from((99, 0)) == ()
-
-
-def test_a_gpu_without_a_compute_capability_is_refused() -> None:
     tree = with_names(read_document(CATALOG_FILE).value)
     del tree["compute_capabilities"]["A10G"]
     with pytest.raises(SettingsError, match="compute_capabilities lacks A10G"):

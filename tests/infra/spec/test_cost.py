@@ -51,11 +51,13 @@ def test_gpu_groups_cost_nothing_idle_and_the_list_price_full_but_for_reserved_c
     assert not [line for line in block.items if line.name.startswith("nodes h100")]
 
 
-def test_spot_is_priced_as_a_ceiling_and_several_types_as_the_dearest() -> None:
+def test_spot_and_extended_support_are_priced_as_ceilings_and_several_types_as_the_dearest() -> None:
     assert item(estimate_of({}), "nodes t4").note.startswith("upper bound")
     capacity = {"kind": "spot", "instance_types": ["g5.2xlarge"]}
     t4 = item(estimate_of({"gpu_groups.0.instance_type": "g5.xlarge", "gpu_groups.0.capacity": capacity}), "nodes t4")
     assert (t4.name, t4.usd_per_unit_hour) == ("nodes t4, g5.xlarge to g5.2xlarge", 1.212)
+    line = item(estimate_of({"cluster.support": "extended"}), "EKS control plane")
+    assert (line.usd_per_unit_hour, line.note[:11]) == (0.60, "upper bound")
 
 
 def test_throughput_beyond_the_baseline_is_billed_for_each_node() -> None:
@@ -76,11 +78,6 @@ def test_logs_are_an_estimate_with_its_assumption_in_the_note() -> None:
     assert "assumes 0.01 GB an hour for each node" in flow_logs.note
 
 
-def test_extended_support_is_priced_as_a_ceiling() -> None:
-    line = item(estimate_of({"cluster.support": "extended"}), "EKS control plane")
-    assert (line.usd_per_unit_hour, line.note[:11]) == (0.60, "upper bound")
-
-
 def test_prod_pays_for_a_standby_and_three_gateways() -> None:
     cost = estimate_cost(from_mapping(prod_sections(), file="sample"), catalog=CATALOG)
     assert item(cost, "database, ").idle == 2
@@ -88,13 +85,10 @@ def test_prod_pays_for_a_standby_and_three_gateways() -> None:
     assert item(cost, "NAT gateways").idle == 3
 
 
-def test_a_null_price_is_listed_as_unresolved() -> None:
+def test_a_null_price_is_listed_as_unresolved_and_in_another_region_every_price_is() -> None:
     cost = estimate_of({"database": {"instance_class": "db.m7g.large"}})
     assert cost.unresolved == ("database, db.m7g.large",)
     assert cost.idle_usd_per_hour == pytest.approx(estimate_of({}).idle_usd_per_hour - 0.065)
-
-
-def test_in_another_region_every_price_is_unresolved() -> None:
     zones = ["us-west-2a", "us-west-2b", "us-west-2c"]
     region = {"aws.region": "us-west-2", "network.availability_zones": zones}
     cost = estimate_of({**region, "gpu_groups.1.availability_zones": zones[:1]})

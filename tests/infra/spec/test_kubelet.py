@@ -7,20 +7,11 @@ from infra.spec.kubelet import allocatable_memory_bytes, allocatable_millicores,
 GIB = 2**30
 
 
-def test_the_cpu_reserve_is_the_amis() -> None:
+def test_the_reserves_of_a_node_are_those_of_the_ami() -> None:
     found = {vcpus: allocatable_millicores(vcpus) for vcpus in (1, 2, 4, 8, 72)}
     assert found == {1: 940, 2: 1930, 4: 3920, 8: 7910, 72: 71750}
-
-
-def test_the_memory_reserve_is_the_amis() -> None:
     # m5.large with 29 pods: 574 MiB reserved, 100 MiB eviction threshold; 7.5 % are not visible to the system.
     assert allocatable_memory_bytes(8, max_pods=29) == int(8 * GIB * 0.925) - 674 * 2**20
-
-
-def test_huge_pages_reduce_allocatable_memory() -> None:
     whole = allocatable_memory_bytes(2048, max_pods=737)
     assert whole - allocatable_memory_bytes(2048, max_pods=737, huge_pages_bytes=10 * GIB) == 10 * GIB
-
-
-def test_the_reserve_covers_the_maximum_pods_of_the_instance_size() -> None:
     assert {vcpus: default_max_pods(vcpus) for vcpus in (2, 8, 12, 192)} == {2: 58, 8: 58, 12: 737, 192: 737}

@@ -79,13 +79,10 @@ def line_of(**fields: Any) -> CostItem:  # noqa: ANN401 - settings of any type
     return found
 
 
-def test_it_costs_its_size_whether_used_or_not() -> None:
+def test_it_costs_its_size_whether_used_or_not_and_a_tier_without_a_price_is_unresolved() -> None:
     line = line_of(size_gib=2400, tier="scratch")
     assert (line.name, line.idle, line.full) == ("FSx for Lustre, scratch, GiB", 2400, 2400)
     assert line.usd_per_unit_hour == pytest.approx(0.14 / 730)
-
-
-def test_every_tier_has_a_row_in_the_price_table_and_one_without_a_price_is_unresolved() -> None:
     catalog = load_catalog()
     tiers = LustreSettings.model_json_schema()["properties"]["tier"]["enum"]
     assert set(catalog.prices.lustre) == set(tiers)

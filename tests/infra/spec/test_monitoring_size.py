@@ -30,11 +30,8 @@ def memory_of(found: StackSettings) -> int:
     return prometheus_memory_gib(found.launch_requests(), load_catalog(), chosen=found.monitoring.memory_gib)
 
 
-def test_memory_grows_with_the_largest_number_of_nodes() -> None:
+def test_memory_grows_with_the_nodes_and_a_set_size_becomes_request_and_limit() -> None:
     assert memory_of(with_gpu_nodes(400)) > memory_of(with_gpu_nodes(200)) > memory_of(settings()) == 4
-
-
-def test_a_set_size_is_taken_and_becomes_request_and_limit() -> None:
     found = settings(monitoring={"memory_gib": 7})
     resources = installs_of(found)["kube-prometheus-stack"].values["prometheus"]["prometheusSpec"]["resources"]
     assert (resources["requests"]["memory"], resources["limits"]["memory"]) == ("7Gi", "7Gi")

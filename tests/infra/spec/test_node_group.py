@@ -75,7 +75,7 @@ def test_images_are_pulled_in_parallel_where_node_and_disk_are_large_enough() ->
     assert (slow.disk_throughput_mib, slow.pulls_in_parallel) == (300, False)
 
 
-def test_a_group_of_several_zones_is_one_managed_group_per_zone() -> None:
+def test_a_group_of_several_zones_is_one_managed_group_for_each_zone_that_gets_a_node() -> None:
     spread = groups({"system_nodes": {"min_size": 3, "desired_size": 4, "max_size": 8}}).system.zone_groups
     assert [(one.name, one.zone) for one in spread] == [
         ("system-us-east-1a", "us-east-1a"),
@@ -84,6 +84,8 @@ def test_a_group_of_several_zones_is_one_managed_group_per_zone() -> None:
     ]
     sizes = [(one.min_size, one.desired_size, one.max_size) for one in spread]
     assert sizes == [(1, 2, 3), (1, 1, 3), (1, 1, 2)]
+    heads = groups({"head_nodes": {"max_size": 2}}).heads
+    assert [(one.name, one.max_size) for one in heads.zone_groups] == [("heads-us-east-1a", 1), ("heads-us-east-1b", 1)]
 
 
 def test_a_group_of_one_zone_keeps_its_name_and_each_capacity_block_is_one_of_its_own() -> None:
@@ -103,11 +105,6 @@ def test_a_zone_may_hold_all_nodes_of_a_gpu_group_because_a_job_runs_in_one_zone
         (0, 1, 4),
         (0, 0, 4),
     ]
-
-
-def test_head_nodes_of_fewer_nodes_than_zones_use_as_many_zones_as_nodes() -> None:
-    heads = groups({"head_nodes": {"max_size": 2}}).heads
-    assert [(one.name, one.max_size) for one in heads.zone_groups] == [("heads-us-east-1a", 1), ("heads-us-east-1b", 1)]
 
 
 @given(st.integers(1, 40), st.integers(2, 3), st.data())

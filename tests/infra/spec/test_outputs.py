@@ -91,9 +91,6 @@ def test_outputs_of_a_stack_of_this_release_round_trip_and_are_accepted() -> Non
     outputs = read_outputs(sample_outputs(), file="sample")
     assert StackOutputs.model_validate(json.loads(outputs.model_dump_json())) == outputs
     check_outputs(outputs, RELEASE, catalog=CATALOG)
-
-
-def test_a_group_may_omit_the_efa_interfaces_of_its_type_and_the_time_of_its_end() -> None:
     changes = {"gpu_groups.1.efa_per_node": 0, "gpu_groups.1.drain_before": ...}
     outputs = read_outputs(changed(sample_outputs(), changes), file="sample")
     check_outputs(outputs, RELEASE, catalog=CATALOG)

@@ -102,6 +102,9 @@ def test_a_broken_rule_names_both_versions() -> None:
         broken = findings(release_with(changes), project=PROJECT)
         assert message in [finding.message for finding in broken]
         assert str(broken[0]) == f"{broken[0].rule}: {broken[0].message}"
+    without = replace(PROJECT, locked={name: version for name, version in PROJECT.locked.items() if name != "ray"})
+    (finding,) = findings(load_release(), project=without)
+    assert finding.message == "stack.ray is 2.60.0, requirements.lock has None"
 
 
 def test_a_driver_and_an_add_on_of_the_minimum_version_or_whose_range_includes_the_minor_pass() -> None:
@@ -196,9 +199,3 @@ def test_the_staleness_report_starts_with_entries_never_looked_up_and_then_the_o
     assert [tuple(stale) for stale in report[len(never) :]] == [("kubernetes", 151), ("node_image", 120)]
     report = staleness(load_release(), today=date(2040, 1, 1))
     assert not {"images.trainer", "images.mlflow"} & {stale.entry for stale in report}, "our own images never go stale"
-
-
-def test_a_lock_without_ray_is_a_finding() -> None:
-    without = replace(PROJECT, locked={name: version for name, version in PROJECT.locked.items() if name != "ray"})
-    (finding,) = findings(load_release(), project=without)
-    assert finding.message == "stack.ray is 2.60.0, requirements.lock has None"

@@ -73,9 +73,11 @@ WRONG_VALUES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_an_invalid_value_is_refused_by_key_value_and_rule() -> None:
+def test_an_invalid_value_is_refused_by_key_value_and_rule_and_all_errors_at_once() -> None:
     for changes, expected in WRONG_VALUES:
         assert expected in message_of(changed(dev_sections(), changes)), changes
+    message = message_of(changed(dev_sections(), {"network.nat": "two", "environment.kind": "qa"}))
+    assert message.startswith("sample.yaml: 2 wrong settings")
 
 
 BROKEN_RULES: list[tuple[dict[str, Any], str]] = [
@@ -154,17 +156,12 @@ def test_prod_refuses_what_dev_allows() -> None:
         assert expected in message_of(changed(prod_sections(), changes)), changes
 
 
-def test_all_errors_are_listed_at_once() -> None:
-    message = message_of(changed(dev_sections(), {"network.nat": "two", "environment.kind": "qa"}))
-    assert message.startswith("sample.yaml: 2 wrong settings")
-
-
 def test_an_unknown_environment_is_refused_with_the_nearest_one() -> None:
     with pytest.raises(SettingsError, match=r"unknown environment 'stagin' \(did you mean staging\?\)"):
         load_environment("stagin")
 
 
-def test_a_malformed_file_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_malformed_file_or_one_with_another_environments_name_is_refused(tmp_path: Path) -> None:
     for text, expected in (
         ("aws:region: us-east-1", "aws:region: no such setting"),
         ("environment: [a]", "environment = [a]: must be a mapping"),
@@ -176,9 +173,6 @@ def test_a_malformed_file_is_refused_by_name(tmp_path: Path) -> None:
             load_environment("mine", directory=tmp_path)
         assert "mine.yaml:" in str(caught.value), text
         assert expected in str(caught.value), text
-
-
-def test_a_file_with_another_environments_name_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text((ENVIRONMENTS / "dev.yaml").read_text(encoding="utf-8"), encoding="utf-8")
     with pytest.raises(SettingsError, match=r"mine.yaml: environment.name = dev: must equal the file's name, mine"):
         load_environment("mine", directory=tmp_path)
@@ -213,16 +207,10 @@ def test_the_template_of_test_clusters_is_a_valid_environment_and_no_value_injec
         of_template(name="test\n    kind: prod")
 
 
-def test_the_committed_schema_is_the_generated_one() -> None:
+def test_the_committed_schema_is_the_generated_one_which_describes_and_knows_every_setting() -> None:
     assert SCHEMA_FILE.read_text(encoding="utf-8") == render()
-
-
-def test_editors_refuse_an_unknown_setting() -> None:
     with pytest.raises(jsonschema.ValidationError, match="cird"):
         jsonschema.validate(changed(dev_sections(), {"network.cird": 1}), environment_schema())
-
-
-def test_every_setting_is_described() -> None:
     for model in StackSettings.model_json_schema()["$defs"].values():
         bare = [name for name, field in model.get("properties", {}).items() if not field.get("description")]
         assert bare == [], model["title"]

@@ -24,11 +24,15 @@ def interrupted(act: Callable[[], object], reached: list[str]) -> None:
         reached.append("end")
 
 
-def test_a_signal_interrupts_a_block_at_once() -> None:
+def test_a_signal_interrupts_a_block_at_once_and_the_handlers_of_before_are_back_after_it() -> None:
     reached: list[str] = []
     with pytest.raises(KeyboardInterrupt):
         interrupted(lambda: signal.raise_signal(signal.SIGTERM), reached)
     assert reached == []
+    before = signal.getsignal(signal.SIGTERM)
+    with interrupting([signal.SIGTERM]):
+        assert signal.getsignal(signal.SIGTERM) is not before
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -37,13 +41,6 @@ def test_a_signal_whose_exception_is_dropped_interrupts_at_the_end_of_the_block(
     with pytest.raises(KeyboardInterrupt):
         interrupted(Dropping, reached)
     assert reached == ["end"]
-
-
-def test_the_handlers_of_before_are_back_after_the_block() -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    with interrupting([signal.SIGTERM]):
-        assert signal.getsignal(signal.SIGTERM) is not before
-    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_a_closed_terminal_interrupts_a_block_unless_nohup_has_started_the_process() -> None:

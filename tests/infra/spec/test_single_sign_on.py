@@ -57,15 +57,12 @@ def test_offices_reach_an_internet_facing_load_balancer() -> None:
     assert [str(one) for one in found.client_cidrs] == ["198.51.100.0/24"]
 
 
-def test_a_team_whose_host_name_would_be_too_long_is_refused() -> None:
+def test_a_team_whose_host_name_or_namespace_would_not_do_is_refused() -> None:
     long = "a" * 57
     sections = changed(
         dev_sections(), {"teams.0.name": long, "single_sign_on": {**SINGLE_SIGN_ON, "groups": {long: ["ml"]}}}
     )
     with pytest.raises(SettingsError, match="has a label of more than 63 characters"):
         from_mapping(sections, file="sample")
-
-
-def test_a_team_cannot_have_the_proxys_namespace() -> None:
     with pytest.raises(SettingsError, match="not a namespace of Kubernetes or the platform"):
         from_mapping(changed(dev_sections(), {"teams.0.name": "sso"}), file="sample")

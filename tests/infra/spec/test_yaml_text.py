@@ -92,7 +92,7 @@ charts:
 """
 
 
-def test_an_edit_changes_only_its_value() -> None:
+def test_an_edit_changes_only_its_value_and_needs_its_mapping() -> None:
     cases: list[tuple[KeyPath, Scalar, str, str]] = [
         (("charts", "kuberay", "sha256"), "0a", "    sha256: null\n", "    sha256: 0a\n"),
         (("charts", "kueue", "sha256"), "123", '"old"', '"123"'),
@@ -106,9 +106,6 @@ def test_an_edit_changes_only_its_value() -> None:
     for path, value, before, after in cases:
         assert TEXT.count(before) == 1, path
         assert edited(TEXT, {path: value}) == TEXT.replace(before, after), path
-
-
-def test_a_mapping_that_does_not_exist_is_named() -> None:
     with pytest.raises(KeyError, match=r"charts\.absent"):
         edited(TEXT, {("charts", "absent", "x"): 1})
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -46,20 +44,24 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
     return put
 
 
-def stack(program: Program, *, endpoint: str, authority: bytes = b"x", token: str = "") -> None:
+def stack(program: Program, *, endpoint: str, authority: str = "eA==", token: str = "") -> None:
     """A fake `pulumi` with a stack that has a cluster, and a fake `aws` with a token for it."""
     cluster = {"name": "rtp-dev", "endpoint": endpoint, "kubernetes": "1.35"}
-    outputs = {"cluster": {**cluster, "certificate_authority": base64.b64encode(authority).decode()}}
+    outputs = {"cluster": {**cluster, "certificate_authority": authority}}
     program("pulumi", f"#!/bin/sh\ncat <<'END'\n{json.dumps(outputs)}\nEND\n")
     program("aws", AWS % token)
 
 
 @pytest.fixture
 def running(control_plane: ControlPlane, program: Program) -> None:
+    real_stack(control_plane, program)
+
+
+def real_stack(control_plane: ControlPlane, program: Program, *, token: str = "") -> None:
     config = yaml.safe_load(control_plane.kubeconfig.read_text())
     reached, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
-    authority = base64.b64decode(reached["certificate-authority-data"])
-    stack(program, endpoint=reached["server"], authority=authority, token=user["token"])
+    authority = reached["certificate-authority-data"]
+    stack(program, endpoint=reached["server"], authority=authority, token=token or user["token"])
 
 
 class Pinned:
@@ -160,8 +162,6 @@ def test_an_unreachable_cluster_and_a_missing_aws_cli_are_named(program: Program
 
 
 def test_a_cluster_that_refuses_the_token_is_named(control_plane: ControlPlane, program: Program) -> None:
-    reached: dict[str, Any] = yaml.safe_load(control_plane.kubeconfig.read_text())["clusters"][0]["cluster"]
-    authority = base64.b64decode(reached["certificate-authority-data"])
-    stack(program, endpoint=reached["server"], authority=authority, token="wrong")
+    real_stack(control_plane, program, token="wrong")
     with pytest.raises(RefusedError, match=r"cannot read the CRDs of .* answers 401: Unauthorized"):
         StackCluster(case(role=None).settings).crds()

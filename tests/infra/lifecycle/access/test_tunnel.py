@@ -12,7 +12,6 @@ from pathlib import Path
 import boto3
 import pytest
 import yaml
-from moto import mock_aws
 
 from infra.kube.connection import connect_to
 from infra.lifecycle.access.connection import connection
@@ -23,6 +22,7 @@ from infra.spec.names import STACK_TAG, stack_tag
 from infra.spec.outputs import ClusterOutput
 from tests.infra.aws.graphs import settings_of
 from tests.infra.lifecycle.access.test_reach import Machine
+from tests.infra.lifecycle.existing.network import account
 
 FORWARDER = Path(__file__).with_name("forward.py")
 PROD = settings_of("prod")
@@ -30,8 +30,8 @@ PROD = settings_of("prod")
 
 @pytest.fixture
 def session() -> Iterator[boto3.Session]:
-    with mock_aws():
-        yield boto3.Session(region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
+    with account() as one:
+        yield one
 
 
 def run_nodes(session: boto3.Session, *names: str) -> list[str]:
@@ -39,12 +39,9 @@ def run_nodes(session: boto3.Session, *names: str) -> list[str]:
     ids = []
     for name in names:
         tags = [{"Key": "Name", "Value": name}, {"Key": STACK_TAG, "Value": stack_tag(PROD)}]
-        [instance] = session.client("ec2").run_instances(
-            ImageId="ami-12c6146b",
-            MinCount=1,
-            MaxCount=1,
-            TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
-        )["Instances"]
+        one = {"ImageId": "ami-12c6146b", "MinCount": 1, "MaxCount": 1}
+        spec = [{"ResourceType": "instance", "Tags": tags}]
+        [instance] = session.client("ec2").run_instances(**one, TagSpecifications=spec)["Instances"]
         ids.append(instance["InstanceId"])
     return ids
 
@@ -54,11 +51,8 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, control_plane: Con
     """Puts `aws` and the plugin on PATH; `aws` notes its arguments, gets tokens, and runs a script for a session."""
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     [user] = yaml.safe_load(control_plane.kubeconfig.read_text())["users"]
-    credential = {
-        "apiVersion": "client.authentication.k8s.io/v1beta1",
-        "kind": "ExecCredential",
-        "status": user["user"],
-    }
+    version = "client.authentication.k8s.io/v1beta1"
+    credential = {"apiVersion": version, "kind": "ExecCredential", "status": user["user"]}
 
     def put(session: str) -> Path:
         (tmp_path / "session-manager-plugin").write_text("#!/bin/sh\n")

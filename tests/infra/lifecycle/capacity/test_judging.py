@@ -293,12 +293,7 @@ def test_a_block_is_asked_for_with_durations_that_ec2_takes_and_one_has_nodes_lo
     assert longest >= timedelta(hours=hours) or max(found) == BLOCK_HOURS[-1]
 
 
-def test_blocks_last_days_up_to_two_weeks_and_weeks_from_then_on() -> None:
-    durations = {23: (24,), 24: (24, 48), 330: (336,), 340: (504,), 5000: ()}
-    assert {hours: durations_for(hours) for hours in durations} == durations
-
-
-def test_why_ec2_sells_no_block_for_a_need() -> None:
+def test_why_ec2_sells_no_block_for_a_need_and_how_long_blocks_last() -> None:
     assert why_no_block(need(), now=NOW) == ""
     assert "not sold for g4dn" in why_no_block(need("t4"), now=NOW)
     assert "at most 64 instances, not 65" in why_no_block(need(nodes=65), now=NOW)
@@ -306,6 +301,8 @@ def test_why_ec2_sells_no_block_for_a_need() -> None:
     assert why_no_block(need(starts=NOW + 56 * DAY), now=NOW) == ""
     late = why_no_block(need(starts=NOW + 57 * DAY), now=NOW)
     assert late == "EC2 sells blocks that begin within 8 weeks, by 2027-01-18 12:00 UTC"
+    durations = {23: (24,), 24: (24, 48), 330: (336,), 340: (504,), 5000: ()}
+    assert {hours: durations_for(hours) for hours in durations} == durations
 
 
 def test_g_types_may_be_reserved_from_the_fifth_day_on_and_p_types_not() -> None:

@@ -104,13 +104,10 @@ def linked(name: str) -> dict[str, str]:
     return service(name, "iam:AWSServiceName")
 
 
-def test_every_type_of_every_graph_has_a_row() -> None:
+def test_every_type_of_every_graph_has_a_row_and_one_without_is_refused_by_name() -> None:
     graphs = [*(graph(environment) for environment in ANYWHERE), unusual()]
     types = {one.type for each in graphs for one in each.resources}
     assert {type_ for type_ in types if type_.startswith("aws:")} == set(TABLE)
-
-
-def test_a_type_without_a_row_is_refused_by_name() -> None:
     vpc = graph("dev").find("aws:ec2/vpc:Vpc", "vpc")
     recording = Recording((vpc, replace(vpc, type="aws:fsx/openZfsFileSystem:OpenZfsFileSystem")), {})
     with pytest.raises(ValueError, match="no permissions for aws:fsx/openZfsFileSystem:OpenZfsFileSystem: add a row"):

@@ -108,10 +108,7 @@ PLANTED: tuple[tuple[Callable[[Network], Tree | None], str], ...] = (
     (without_names("EnableDnsSupport"), "has enable-dns-support off"),
     (without_names("EnableDnsHostnames"), "--enable-dns-hostnames"),
     (wrong_zone, "is in us-east-1c | name it below us-east-1c, or another subnet here"),
-    (
-        lambda found: found.drop_default_route(B),
-        "has no default route, and the VPC no endpoint with private DNS for ec2, ecr.api, ecr.dkr, sts",
-    ),
+    (lambda found: found.drop_default_route(B), "no endpoint with private DNS for ec2, ecr.api, ecr.dkr, sts"),
     (public, "is public: the default route of its route table"),
     (public_without_a_gateway, f"{VPC}.public_subnets.{B}: subnet subnet-"),
     (few_addresses, "free addresses, the groups at max_size need"),
@@ -135,18 +132,11 @@ def test_a_planted_defect_is_found(session: boto3.Session) -> None:
 
 def test_settings_that_name_no_such_vpc_subnet_or_range_are_refused(found: Network) -> None:
     subnet = f"{VPC}.private_subnets.{A}"
-    wrong = {
-        f"{VPC}.vpc_id": (
-            "vpc-0123456789abcdef0",
-            f"{VPC}.vpc_id: the account has no VPC vpc-0123456789abcdef0 in us-east-1",
-        ),
-        f"{subnet}.id": ("subnet-0123456789abcdef0", f"{subnet}: the account has no subnet subnet-0123456789abcdef0"),
-        f"{subnet}.cidr": (
-            "100.64.128.0/18",
-            "has 100.64.0.0/18, the settings 100.64.128.0/18 | set cidr: 100.64.0.0/18",
-        ),
-    }
-    for setting, (value, expected) in wrong.items():
+    for setting, value, expected in (
+        (f"{VPC}.vpc_id", "vpc-0123456789abcdef0", "vpc_id: the account has no VPC vpc-0123456789abcdef0 in us-east-1"),
+        (f"{subnet}.id", "subnet-0123456789abcdef0", f"{subnet}: the account has no subnet subnet-0123456789abcdef0"),
+        (f"{subnet}.cidr", "100.64.128.0/18", "has 100.64.0.0/18, the settings 100.64.128.0/18 | set cidr: 100.64.0.0"),
+    ):
         told = answers(found, found.settings({setting: value}))
         assert any(expected in one for one in told), told
 
@@ -182,10 +172,9 @@ def test_a_closed_subnet_needs_every_endpoint_and_a_mirror(found: Network) -> No
 def test_the_addresses_of_the_stacks_own_nodes_are_not_needed_twice(found: Network) -> None:
     settings = found.settings()
     spec = {"ResourceType": "instance", "Tags": [{"Key": STACK_TAG, "Value": stack_tag(settings)}]}
-    found.ec2.run_instances(
-        ImageId="ami-12c6146b", MinCount=2, MaxCount=2, SubnetId=found.subnets[A], TagSpecifications=[spec]
-    )
-    found.ec2.run_instances(ImageId="ami-12c6146b", MinCount=1, MaxCount=1, SubnetId=found.subnets[A])
+    for count, specs in ((2, [spec]), (1, [])):
+        size = {"MinCount": count, "MaxCount": count, "SubnetId": found.subnets[A]}
+        found.ec2.run_instances(ImageId="ami-12c6146b", **size, TagSpecifications=specs)
     vpc = read_vpc(settings, found.session)
     assert vpc is not None
     assert vpc.subnets[found.subnets[A]].ours == 2

@@ -30,7 +30,7 @@ def standing(*expiries: str) -> tuple[Standing, str]:
     return stack.standing, stack.says
 
 
-def test_the_tag_says_whether_a_stack_has_expired() -> None:
+def test_the_tag_says_whether_a_stack_has_expired_and_the_latest_of_several_counts() -> None:
     cases = {
         Standing.EXPIRED: (EARLIER, NOW.isoformat(), "2030-01-01T01:30:00+02:00", "2029-12-31T23:59:59Z"),
         Standing.LIVE: (LATER, "2029-12-31T23:30:00-01:00"),
@@ -40,9 +40,6 @@ def test_the_tag_says_whether_a_stack_has_expired() -> None:
     for expected, expiries in cases.items():
         for expiry in expiries:
             assert standing(expiry)[0] is expected, expiry
-
-
-def test_the_latest_of_several_expiries_counts() -> None:
     assert standing(EARLIER, LATER) == (Standing.LIVE, LATER)
     assert standing(EARLIER, "") == (Standing.EXPIRED, EARLIER)
     assert standing(EARLIER, "soon") == (Standing.UNREADABLE_EXPIRY, f"{EARLIER}, soon")

@@ -56,13 +56,10 @@ def test_a_missing_chart_is_named(site: Site) -> None:
             registries(site).chart(f"http://{site.host}/charts", name, version)
 
 
-def test_the_hash_of_a_chart_in_a_registry_is_that_of_its_archive_layer(site: Site) -> None:
+def test_the_hash_of_a_chart_in_a_registry_is_that_of_its_archive_layer_and_the_newest_of_its_tags(site: Site) -> None:
     site.add_chart("kueue/charts/kueue", "0.19.2", f"sha256:{HASH}")
     answer = registries(site).chart(f"oci://{site.host}/kueue/charts", "kueue", "0.19.2")
     assert answer[:2] == ("0.19.2", HASH)
-
-
-def test_the_newest_chart_in_a_registry_is_the_newest_of_its_tags(site: Site) -> None:
     site.add_chart("charts/x", "0.20.0", f"sha256:{HASH}")
     site.add_tags("charts/x", "0.9.0", "0.20.0", "main", "0.21.0-rc1")
     assert registries(site).chart(f"oci://{site.host}/charts", "x", None).version == "0.20.0"

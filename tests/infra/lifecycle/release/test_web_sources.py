@@ -31,28 +31,19 @@ def test_the_versions_of_a_package_are_those_of_pips_index(site: Site) -> None:
     assert sorted(Pip().versions("ray")) == ["2.60.0", "2.61.0"]
 
 
-def test_a_package_without_versions_is_no_answer(site: Site) -> None:
+def test_a_package_without_versions_and_a_slow_index_are_no_answers(site: Site) -> None:
     with pytest.raises(NoAnswerError, match="pip index versions ray: ERROR: No matching distribution found for ray"):
         Pip().versions("ray")
     assert "/simple/ray/" in site.requests
-
-
-def test_a_slow_index_is_no_answer() -> None:
     with pytest.raises(NoAnswerError, match=r"no answer in 0\.01 s"):
         Pip(timeout_s=0.01).versions("ray")
 
 
-def test_a_file_is_described_without_its_content(site: Site) -> None:
+def test_a_file_is_described_without_its_content_or_not_found_or_no_answer(site: Site) -> None:
     site.pages["/installer.tar.gz"] = (b"12345", "application/gzip")
     site.headers["/installer.tar.gz"] = {"ETag": '"abc"'}
     assert Web().file(f"http://{site.host}/installer.tar.gz") == RemoteFile("5", '"abc"')
-
-
-def test_a_missing_file_is_not_found(site: Site) -> None:
     with pytest.raises(NotFoundError, match="installer: HTTP status 404"):
         Web().file(f"http://{site.host}/installer")
-
-
-def test_a_file_on_an_unreachable_server_is_no_answer() -> None:
     with pytest.raises(NoAnswerError, match=r"127\.0\.0\.1"):
         Web(timeout_s=1).file("http://127.0.0.1:1/installer")

@@ -76,18 +76,12 @@ def test_other_changes_replace_no_node() -> None:
     assert plan(template_step()) == [], "of another type"
 
 
-def test_a_smaller_group_may_end_nodes() -> None:
+def test_a_smaller_a_replaced_and_a_deleted_group_are_named_and_a_new_one_is_not() -> None:
     smaller = step("update", paths={"scalingConfig.maxSize": "update"}, scalingConfig={"minSize": 0, "maxSize": 1})
     assert plan(smaller) == [("a10g", "may shrink", ("scalingConfig.maxSize",))]
-
-
-def test_the_steps_of_a_replacement_are_one_entry() -> None:
     changes: dict[str, Any] = {"instanceTypes": ["g6.12xlarge"], "paths": {"instanceTypes[0]": "update-replace"}}
     steps = [step(op, **changes) for op in ("create-replacement", "replace", "delete-replaced")]
     assert plan(*steps) == [("a10g", "is replaced", ("instanceTypes[0]",))]
-
-
-def test_a_deleted_group_ends_and_a_new_one_does_not() -> None:
     assert plan(step("create", "t4-us-east-1a"), step("delete", "a10g"), step("same", "system-us-east-1a")) == [
         ("a10g", "is deleted", ())
     ]

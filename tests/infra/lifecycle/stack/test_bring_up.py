@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -18,8 +17,7 @@ from infra.spec.release import ReleaseManifest, load_release
 from infra.spec.settings import StackSettings
 from tests.infra.aws.graphs import settings_of
 from tests.infra.lifecycle.access.test_reach import Machine
-
-MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+from tests.infra.lifecycle.image.accounts import put_image
 
 
 @dataclass
@@ -47,12 +45,7 @@ class Account:
             raise PlatformError("docker failed")
         images = dict(self.release.images)
         for one in account.missing:
-            repository = f"{cluster_name(self.settings)}/{one.name}"
-            manifest = json.dumps({"schemaVersion": 2, "mediaType": MANIFEST, "annotations": {"name": one.name}})
-            answer = self.session.client("ecr").put_image(
-                repositoryName=repository, imageManifest=manifest, imageTag="0.1.0"
-            )
-            digest = answer["image"]["imageId"]["imageDigest"]
+            digest = put_image(self.session.client("ecr"), f"{cluster_name(self.settings)}/{one.name}", "0.1.0")
             images[one.name] = images[one.name].model_copy(update={"digest": digest})
         self.release = self.release.model_copy(update={"images": images})
 
@@ -66,10 +59,8 @@ class Account:
             for name in ("mlflow", "trainer"):
                 self.session.client("ecr").create_repository(repositoryName=f"{cluster_name(self.settings)}/{name}")
         if not targets and self.state().endpoint is None:
-            role = "arn:aws:iam::123456789012:role/cluster"
-            self.session.client("eks").create_cluster(
-                name=cluster_name(self.settings), roleArn=role, resourcesVpcConfig={}
-            )
+            named = {"name": cluster_name(self.settings), "roleArn": "arn:aws:iam::123456789012:role/cluster"}
+            self.session.client("eks").create_cluster(**named, resourcesVpcConfig={})
         return 0
 
     def state(self) -> AccountState:

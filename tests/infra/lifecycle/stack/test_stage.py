@@ -13,7 +13,6 @@ from tests.infra.aws.graphs import settings_of
 
 MLFLOW, TRAINER = (MissingImage(name, "not in the registry") for name in ("mlflow", "trainer"))
 NEW = MissingImage("mlflow", "repository missing")
-MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 ENDPOINT = "https://0123456789abcdef.gr7.us-east-1.eks.amazonaws.com"
 
 
@@ -36,9 +35,8 @@ def test_an_update_registers_what_can_be_completed() -> None:
 
 
 def test_a_cluster_whose_platform_images_are_missing_is_refused_with_both_ways_to_get_them() -> None:
-    with pytest.raises(
-        RefusedError, match=r"rtp-dev cannot start without these images:\n  mlflow: not in the registry"
-    ) as caught:
+    said = r"rtp-dev cannot start without these images:\n  mlflow: not in the registry"
+    with pytest.raises(RefusedError, match=said) as caught:
         stage_of(settings_of("dev"), state(MLFLOW, TRAINER, endpoint=ENDPOINT))
     assert "trainer" not in str(caught.value.args[0])
     assert "make image PUSH=1 ENV=dev" in caught.value.remedy

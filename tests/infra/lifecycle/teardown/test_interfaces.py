@@ -6,33 +6,28 @@ from collections.abc import Iterator
 
 import boto3
 import pytest
-from moto import mock_aws
 
 from infra.lifecycle.account.aws import Clients
 from infra.lifecycle.leftovers.ownership import StackName
 from infra.lifecycle.teardown.interfaces import delete_interfaces
-
-REGION, ACCOUNT = "us-east-1", "123456789012"
+from tests.infra.lifecycle.existing.network import ACCOUNT, REGION, account
 
 
 @pytest.fixture
-def session(monkeypatch: pytest.MonkeyPatch) -> Iterator[boto3.Session]:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "x")
-    with mock_aws():
-        yield boto3.Session(region_name=REGION)
+def session() -> Iterator[boto3.Session]:
+    with account() as one:
+        yield one
 
 
 def test_only_the_stacks_unused_interfaces_are_deleted(session: boto3.Session) -> None:
     said: list[str] = []
-    ours = _interface(session, "ray-train-platform/dev")
+    _interface(session, "ray-train-platform/dev")
     theirs = _interface(session, "ray-train-platform/dev-2")
     clients = Clients(session, account=ACCOUNT)
     assert delete_interfaces(clients, REGION, StackName("dev", ACCOUNT), say=said.append) == 1
     assert _interfaces(session) == {theirs}
     assert delete_interfaces(clients, REGION, StackName("dev", ACCOUNT), say=said.append) == 0
     assert said == []
-    assert ours not in _interfaces(session)
 
 
 def test_the_stacks_interfaces_in_a_cluster_of_others_are_known_by_its_security_groups(session: boto3.Session) -> None:
