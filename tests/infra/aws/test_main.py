@@ -96,9 +96,7 @@ def test_the_program_registers_the_recorded_graph(fetched: ReleaseManifest, appl
 
 
 @pytest.mark.usefixtures("account")
-def test_a_chart_with_another_hash_fails_the_program_before_it_registers_resources(
-    fetched: ReleaseManifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_hash_fails_at_once(fetched: ReleaseManifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "charts" / f"kueue-{fetched.charts['kueue'].version}.tgz").write_bytes(b"changed")
     away = settings_of("dev").model_copy(update={"mirrors": Mirrors(charts="https://127.0.0.1:9/charts")})
     monkeypatch.setattr("infra.spec.settings.load_environment", lambda _stack: away)

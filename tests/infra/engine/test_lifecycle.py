@@ -106,9 +106,7 @@ THEIRS: tuple[Manifest, ...] = (
 )
 
 
-def test_a_stack_comes_and_goes_on_a_cluster_that_exists_and_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stack_comes_and_goes_on_a_cluster_that_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     eks = Eks()
     add_existing_cluster(eks, monkeypatch)
     with engine(tmp_path, settings_of(NAME), monkeypatch) as stack:
@@ -168,9 +166,7 @@ def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
         yield made
 
 
-def test_drift_is_found_where_it_was_planted_and_a_cluster_that_does_not_answer_is_given_up(
-    stack: Engine, tmp_path: Path
-) -> None:
+def test_planted_drift_is_found_and_a_silent_cluster_is_given_up(stack: Engine, tmp_path: Path) -> None:
     none = stack.lifecycle("drift", "--env", "dev", "--json")
     assert (none.returncode, json.loads(none.stdout)["differences"]) == (0, []), none.stdout
     bucket, group = (

@@ -113,9 +113,7 @@ def test_a_program_that_is_killed_leaves_no_copy_of_a_certificate_or_key(
     assert list(scratch.iterdir()) == []
 
 
-def test_clients_of_one_kubeconfig_have_its_certificate_and_a_refreshed_token_brings_no_removed_file_back(
-    certificate: Path, server: str, tmp_path: Path
-) -> None:
+def test_a_refreshed_token_brings_no_removed_file_back(certificate: Path, server: str, tmp_path: Path) -> None:
     cluster: dict[str, object] = {"certificate-authority-data": embedded(certificate)}
     file = kubeconfig(tmp_path, server, cluster=cluster, user={"token": "secret"})
     first, second = client_of(file), client_of(file)
@@ -126,9 +124,7 @@ def test_clients_of_one_kubeconfig_have_its_certificate_and_a_refreshed_token_br
     assert (settings.ssl_ca_cert, settings.cert_file, settings.key_file) == (None, None, None)
 
 
-def test_a_certificate_that_a_kubeconfig_names_is_read_where_it_is(
-    certificate: Path, server: str, tmp_path: Path
-) -> None:
+def test_a_certificate_that_is_a_file_is_read_where_it_is(certificate: Path, server: str, tmp_path: Path) -> None:
     file = kubeconfig(tmp_path, server, cluster={"certificate-authority": str(certificate)}, user={"token": "secret"})
     found = client_of(file)
     assert found.configuration.ssl_ca_cert == str(certificate)

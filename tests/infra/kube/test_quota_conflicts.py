@@ -66,9 +66,7 @@ def stop_changes(kubernetes_api: Cluster, control_plane: ControlPlane) -> Iterat
                 thread.join()
 
 
-def test_a_write_that_conflicts_with_a_change_of_the_quota_is_repeated(
-    stop_changes: Callable[[], None], kubernetes_api: Cluster
-) -> None:
+def test_a_write_that_conflicts_is_repeated(stop_changes: Callable[[], None], kubernetes_api: Cluster) -> None:
     timer = threading.Timer(1, stop_changes)
     timer.start()
     written = [create(kubernetes_api, number) for number in range(OBJECTS)]

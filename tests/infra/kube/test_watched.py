@@ -6,9 +6,7 @@ from infra.kube.api import KubernetesApi
 from infra.lifecycle.sandbox.control_plane import ControlPlane
 
 
-def test_a_watch_gives_all_objects_and_again_after_each_change_and_ends_after_its_time(
-    control_plane: ControlPlane,
-) -> None:
+def test_a_watch_gives_all_objects_after_each_change_until_its_time(control_plane: ControlPlane) -> None:
     api = KubernetesApi(control_plane.client())
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "watched"}}
     states = api.watched("v1", "Namespace", seconds=30)

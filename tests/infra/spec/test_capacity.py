@@ -171,9 +171,7 @@ def test_efa_has_one_interface_per_card_and_ip_on_the_first_with_or_without_efa(
 
 
 @given(case=requests)
-def test_a_plan_exists_exactly_where_no_rule_is_broken_and_is_consistent_with_the_catalogue(
-    case: LaunchRequest,
-) -> None:
+def test_a_plan_exists_exactly_where_no_rule_is_broken_and_agrees_with_the_catalogue(case: LaunchRequest) -> None:
     if broken := list(launch_violations(case, catalog=CATALOG, network_zones=ZONES)):
         with pytest.raises(SettingsError) as caught:
             launch_plan(case, catalog=CATALOG, network_zones=ZONES)

@@ -135,9 +135,7 @@ def test_a_release_without_a_field_that_an_object_sets_is_refused(older: Cluster
     assert list(no_object_loses_a_field(upgrade(ants("v1alpha1", "v1", stored="v1")))) == []
 
 
-def test_without_a_stack_or_outputs_there_is_no_cluster_yet_and_an_error_of_pulumi_is_not_taken_for_that(
-    program: Program,
-) -> None:
+def test_without_a_stack_or_outputs_there_is_no_cluster_yet_but_an_error_is_an_error(program: Program) -> None:
     program("pulumi", "#!/bin/sh\necho \"error: no stack named 'dev' found\" >&2; exit 255\n")
     first = upgrade(ants("v1", stored="v1"))
     assert answers(first) == []

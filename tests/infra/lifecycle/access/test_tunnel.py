@@ -107,9 +107,7 @@ def test_a_command_reaches_the_api_server_through_the_tunnel(
         assert probe.connect_ex(("127.0.0.1", int(tunnel.rpartition(":")[2]))) != 0, "the tunnel is closed"
 
 
-def test_a_session_that_ends_a_port_in_use_and_missing_programs_are_named(
-    session: boto3.Session, programs: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_what_a_tunnel_lacks_is_named(session: boto3.Session, programs: Callable[[str], Path], tmp_path: Path) -> None:
     def refused(error: type[PlatformError], said: str, *, port: int = 0) -> None:
         with pytest.raises(error, match=said), open_tunnel(PROD, session, "https://example.com", port=port):
             pass

@@ -57,9 +57,7 @@ def test_the_block_for_sale_is_first_with_its_purchase_and_its_settings(capsys: 
     assert "the changes below raise it" not in enough
 
 
-def test_every_change_in_the_document_is_accepted_by_the_settings(
-    aws: Published, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_settings_accept_every_change_in_the_document(aws: Published, capsys: pytest.CaptureFixture[str]) -> None:
     unfit = described(CapacityReservationId="cr-0000000000000000e", Tenancy="dedicated")
     aws.answers["DescribeCapacityReservations"] = {"CapacityReservations": [described(), unfit]}
     found = json.loads(printed(capsys, *FIND, "--json"))
@@ -120,9 +118,7 @@ def test_the_printed_commands_are_requests_that_ec2_takes(capsys: pytest.Capture
         (["capacity", "--env", "prd"], "unknown environment 'prd' (did you mean prod?)"),
     ],
 )
-def test_wrong_input_is_refused_before_aws_is_asked(
-    aws: Published, capsys: pytest.CaptureFixture[str], words: list[str], said: str
-) -> None:
+def test_input_that_is_refused(aws: Published, capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
     assert said in printed(capsys, *words, status=2)
     assert aws.requests == []
 
@@ -140,9 +136,7 @@ def test_credentials_of_another_account_are_refused(aws: Published, capsys: pyte
     assert [name for name, _, _ in aws.requests] == ["GetCallerIdentity"]
 
 
-def test_without_a_number_of_nodes_it_prints_the_calendar(
-    aws: Published, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_without_nodes_it_is_the_calendar(aws: Published, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert "prod has no reservation and no Capacity Block" in printed(capsys, *PROD)
     block = {"ReservationType": "capacity-block", "EndDateType": "limited", "EndDate": NOW + 9000 * HOUR}
     aws.answers["DescribeCapacityReservations"] = {"CapacityReservations": [described(**block)]}

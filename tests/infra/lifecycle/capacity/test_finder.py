@@ -134,9 +134,7 @@ def _instance(lifecycle: str | None = None, *, of: str = "p4d.24xlarge") -> Tree
     return {"InstanceType": of} if lifecycle is None else {"InstanceType": of, "InstanceLifecycle": lifecycle}
 
 
-def test_a_type_that_the_catalogue_lacks_has_the_vcpus_of_ec2_and_a_quota_without_a_value_awss_default(
-    aws: Published,
-) -> None:
+def test_an_unknown_type_has_the_vcpus_of_ec2_and_a_quota_without_a_value_the_default(aws: Published) -> None:
     running(aws, {"InstanceType": "p2.xlarge", "CpuOptions": {"CoreCount": 2, "ThreadsPerCore": 2}})
     aws.answers["GetServiceQuota"] = Refused("NoSuchResourceException")
     aws.answers["GetAWSDefaultServiceQuota"] = {"Quota": {"QuotaName": "Running On-Demand P instances", "Value": 64.0}}
@@ -287,9 +285,7 @@ def test_every_region_is_asked_for_itself_and_spot_is_offered_in_the_networks_zo
     assert any(one.startswith("us-west-2") for one in zones)
 
 
-def test_a_region_without_the_type_offers_none_and_one_that_is_not_sold_in_blocks_is_not_asked_for(
-    aws: Published,
-) -> None:
+def test_a_region_without_the_type_offers_none_and_blocks_that_are_not_sold_are_not_asked_for(aws: Published) -> None:
     assert whys(found(need("t4")))["block_offering"] == "not sold for g4dn"
     assert aws.asked("DescribeCapacityBlockOfferings") == []
     aws.answers["DescribeInstanceTypeOfferings"] = {"InstanceTypeOfferings": []}

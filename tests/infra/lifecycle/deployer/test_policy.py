@@ -250,9 +250,7 @@ def test_the_command_writes_one_file_per_policy(
     assert f"--policy-name rtp-dev-deployer-1 --policy-document file://{written[0]}" in capsys.readouterr().out
 
 
-def test_each_allowed_account_has_policies_of_its_own_and_one_of_several_is_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_account_has_its_own_policies(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     second, shipped = "999988887777", settings_of("dev")
     shared = shipped.model_copy(update={"aws": shipped.aws.model_copy(update={"allowed_accounts": (ACCOUNT, second)})})
     monkeypatch.setattr("infra.lifecycle.commands.deployer.load_environment", lambda _: shared)

@@ -74,9 +74,7 @@ def test_a_good_cluster_is_tested_and_taken_down(*, keeps_failed: bool) -> None:
         ({"conformance": 4, "down": 255}, ["up", "conformance", "down"], 4),
     ],
 )
-def test_the_first_failure_is_the_result_and_the_cluster_goes(
-    answers: dict[str, int], steps: list[str], status: int
-) -> None:
+def test_the_first_failure_counts_and_the_cluster_goes(answers: dict[str, int], steps: list[str], status: int) -> None:
     life = Life(answers)
     assert life.test.run() == status
     assert life.steps == steps
@@ -301,9 +299,7 @@ def test_wrong_input_is_refused_first(
 
 
 @pytest.mark.usefixtures("nothing_left")
-def test_a_refused_preflight_and_a_signal_before_the_stack_exists_leave_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_refused_preflight_and_a_signal_before_the_stack_leave_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_options: object) -> int:
         raise RefusedError("preflight of test-4711b: 1 problem(s)")
 

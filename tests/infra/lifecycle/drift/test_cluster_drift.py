@@ -75,9 +75,7 @@ def test_what_others_add_and_what_is_for_pulumi_is_not_compared(kubernetes_api: 
         assert list(compare(kubernetes_api, [{**plain, "metadata": metadata}])) == []
 
 
-def test_what_the_api_server_refuses_is_not_called_good_and_what_it_does_not_serve_is_gone(
-    kubernetes_api: Cluster,
-) -> None:
+def test_what_the_api_server_refuses_is_not_good_and_what_it_does_not_serve_is_gone(kubernetes_api: Cluster) -> None:
     odd = config_map("odd")
     with kubernetes_api.applied(odd):
         (found,) = compare(kubernetes_api, [{**odd, "unheard": "of"}])

@@ -238,18 +238,14 @@ def test_what_the_stack_has_made_itself_is_no_problem(existing: Existing) -> Non
     assert existing.answers() == []
 
 
-def test_an_administrator_that_the_settings_name_and_a_role_by_a_service_account_are_no_problem(
-    existing: Existing,
-) -> None:
+def test_an_administrator_in_the_settings_and_a_role_by_a_service_account_are_no_problem(existing: Existing) -> None:
     existing.eks.entries[ADMIN] = {}
     existing.eks.identities.clear()
     in_addon(existing, "aws-ebs-csi-driver", serviceAccountRoleArn=DRIVER_ROLE)
     assert existing.answers({f"{CLUSTER}.admins": [ADMIN]}) == []
 
 
-def test_a_busy_server_is_asked_again_and_a_broken_one_is_no_empty_answer(
-    existing: Existing, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_busy_server_is_asked_again_a_broken_one_fails(existing: Existing, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
     path = "/clusters/shared/addons"
     existing.eks.failing[path] = 2
@@ -285,9 +281,7 @@ def no_connection(*_: object, **__: object) -> NoReturn:
     raise RefusedError("the preflight cannot connect")
 
 
-def test_the_preflight_names_check_and_problem_and_does_not_ask_a_cluster_without_an_api_server(
-    existing: Existing,
-) -> None:
+def test_the_preflight_names_the_problem_and_does_not_ask_a_cluster_without_an_api_server(existing: Existing) -> None:
     changed(existing.cluster, {"status": "FAILED"})
     told = preflight(existing)
     assert any("the preflight cannot connect" in line for line in told)
@@ -298,9 +292,7 @@ def test_the_preflight_names_check_and_problem_and_does_not_ask_a_cluster_withou
     assert any("cluster shared is CREATING, not ACTIVE" in line for line in told)
 
 
-def test_a_rule_that_the_clusters_security_group_has_already_is_named_unless_it_is_the_stacks(
-    existing: Existing,
-) -> None:
+def test_a_rule_that_the_clusters_group_has_already_is_named_unless_it_is_the_stacks(existing: Existing) -> None:
     ec2, peer = existing.network.ec2, "sg-0aaaabbbbccccdddd"
     group = ec2.create_security_group(GroupName="shared", Description="cluster", VpcId=existing.network.vpc_id)
     changed(existing.cluster, {"resourcesVpcConfig.clusterSecurityGroupId": group["GroupId"]})

@@ -163,9 +163,7 @@ def test_what_only_looks_alike_or_is_the_platforms_is_no_conflict(cluster: Clust
         assert answers(cluster) == []
 
 
-def test_a_namespace_of_the_teams_or_the_platforms_name_is_a_conflict_until_it_is_the_platforms(
-    cluster: Cluster,
-) -> None:
+def test_a_namespace_of_a_teams_name_is_a_conflict_until_it_is_the_platforms(cluster: Cluster) -> None:
     with cluster.namespace(TEAM):
         (told,) = answers(cluster)
     assert told.startswith(f"namespace {TEAM} exists and is not the platform's")

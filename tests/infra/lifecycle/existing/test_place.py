@@ -90,9 +90,7 @@ def test_a_stack_that_made_its_vpc_stays_there(session: boto3.Session) -> None:
     ("environment", "cluster", "other"),
     [("existing-vpc", "rtp-place", "existing-cluster"), ("existing-cluster", "shared", "existing-vpc")],
 )
-def test_a_stack_on_existing_ground_stays_there(
-    session: boto3.Session, environment: str, cluster: str, other: str
-) -> None:
+def test_a_stack_in_an_existing_vpc_stays(session: boto3.Session, environment: str, cluster: str, other: str) -> None:
     vpc = make_stack(session, makes_vpc=False, cluster=cluster)
     make_cluster(session, cluster, **({STACK_TAG: OURS} if cluster == "rtp-place" else {}))
     assert answers(session, settings(environment, {f"{VPC}.vpc_id": vpc})) == []
@@ -114,9 +112,7 @@ def test_nodes_that_are_gone_keep_nobody(session: boto3.Session) -> None:
     assert answers(session, one) == []
 
 
-def test_a_cluster_of_a_stack_is_no_existing_one_and_a_new_one_takes_no_name_that_is_in_use(
-    session: boto3.Session,
-) -> None:
+def test_a_cluster_of_a_stack_is_no_existing_one_and_a_new_one_has_a_name_of_its_own(session: boto3.Session) -> None:
     for owner in (OURS, "ray-train-platform/other"):
         name = f"rtp-{owner.rpartition('/')[2]}-made"
         make_cluster(session, name, **{STACK_TAG: owner})

@@ -203,9 +203,7 @@ def test_missing_tags_and_a_missing_gateway_endpoint_for_s3_are_notes(found: Net
     assert found.subnets[B] in second
 
 
-def test_the_preflight_names_the_problem_and_a_refused_request_is_no_empty_answer(
-    found: Network, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_preflight_names_the_problem_or_a_refused_request(found: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> NoReturn:
         raise ClientError({"Error": {"Code": "UnauthorizedOperation", "Message": "no"}}, "DescribeVpcs")
 

@@ -55,9 +55,7 @@ def run(*, push: bool = False, image: ImageName | None = "mlflow", **options: An
     return command.image(ImageOptions(image=image, push=push, **options))
 
 
-def test_an_image_is_built_under_a_local_name_with_its_sbom(
-    calls: Path, manifest: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_local_image_has_its_name_and_sbom(calls: Path, manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run() == 0
     tag = plan.plan("mlflow", release(), read_source(manifest.parent / "checkout", "mlflow")).tag
     assert f"--tag ray-train-platform/mlflow:{tag} " in calls.read_text()
@@ -147,9 +145,7 @@ def test_another_error_of_aws_is_not_an_answer(empty: Account) -> None:
             missing(empty, trainer=ABSENT, mlflow=ABSENT)
 
 
-def test_the_registry_follows_from_account_region_and_name_and_others_are_refused(
-    empty: Account, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_registry_follows_from_account_region_and_name(empty: Account, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = EnvironmentRegistry.open("dev")
     assert ours.registry == empty.registry
     assert ours.registry.host == "123456789012.dkr.ecr.us-east-1.amazonaws.com"

@@ -75,9 +75,7 @@ def run(code: Path, **options: object) -> int:
     return command.derived_image(ImageOptions(from_=code, **{"env": "dev", **options}))  # type: ignore[arg-type]
 
 
-def test_the_image_is_built_from_the_releases_digest_pushed_and_not_built_again(
-    account: Account, calls: Path, code: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_image_is_built_once(account: Account, calls: Path, code: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(PlatformError, match="the registry does not have it"):  # the script pushes nothing
         run(code)
     words = [line.split() for line in calls.read_text().splitlines()]
@@ -98,9 +96,7 @@ def test_the_image_is_built_from_the_releases_digest_pushed_and_not_built_again(
     assert capsys.readouterr().out.splitlines()[-1] == f"IMAGE={repository}@{digest}"
 
 
-def test_no_image_is_built_for_what_the_trainer_has_or_contradicts(
-    calls: Path, code: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_the_trainer_has_needs_no_image(calls: Path, code: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (code / "requirements.txt").write_text("numpy>=2\n")
     assert run(code) == 0
     assert "needs nothing that the trainer image lacks" in capsys.readouterr().out
@@ -111,9 +107,7 @@ def test_no_image_is_built_for_what_the_trainer_has_or_contradicts(
 
 
 @pytest.mark.usefixtures("account")
-def test_an_environment_without_the_trainer_image_is_refused(
-    calls: Path, code: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_trainer_image_it_is_refused(calls: Path, code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for digest, reason in ((None, "digest unresolved"), (f"sha256:{'9' * 64}", "not in the registry")):
         use_base(monkeypatch, digest)
         said = rf"no trainer image to derive from: {reason}\n.*make image PUSH=1"
@@ -157,9 +151,7 @@ def build_of(found: Overlay, account: Account) -> EngineBuild:
     return replace(build, arguments={**build.arguments, **local})
 
 
-def test_a_derived_image_imports_its_packages_whatever_pods_set(
-    account: Account, code: Path, builder: ImageBuilder, tmp_path: Path
-) -> None:
+def test_an_image_imports_its_packages(account: Account, code: Path, builder: ImageBuilder, tmp_path: Path) -> None:
     (code / "requirements.txt").write_text("greeter\n")
     digests, layers = [], []
     for number in range(2):

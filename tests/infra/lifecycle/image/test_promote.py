@@ -79,9 +79,7 @@ def test_prod_gets_the_digest_of_staging_and_the_release_records_it(
     assert release_file.read_bytes() == recorded
 
 
-def test_no_image_one_environment_or_no_repositories_are_refused_before_anything_is_copied(
-    accounts: dict[str, Account], release_file: Path
-) -> None:
+def test_what_cannot_be_promoted_is_refused_at_once(accounts: dict[str, Account], release_file: Path) -> None:
     said = r"unresolved in release\.yaml, .*: images\.trainer\.digest, images\.mlflow\.digest"
     with pytest.raises(RefusedError, match=said):
         run(image=None)

@@ -116,9 +116,7 @@ def test_the_policies_allow_every_request_and_little_else(ours: Owner, wire: Wir
         assert sum(len(action) + 3 for action in statement["Action"]) + 120 < MANAGED_POLICY_CHARACTERS
 
 
-def test_a_leftover_of_every_kind_is_found_with_its_command_and_what_looks_alike_is_not_ours(
-    shared_wire: Wire, shared_clients: Clients
-) -> None:
+def test_a_leftover_of_every_kind_is_found_and_not_its_lookalikes(shared_wire: Wire, shared_clients: Clients) -> None:
     assert set(PLANTS) == set(KINDS)
     for kind in PLANTS:
         with empty_account(shared_wire):

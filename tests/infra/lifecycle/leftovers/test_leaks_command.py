@@ -72,9 +72,7 @@ def test_everything_of_a_stack_is_listed_with_the_command_that_removes_it_and_no
     assert all(one["command"].startswith(("aws ", "while aws ")) for one in found["left"])
 
 
-def test_the_list_says_what_a_leftover_costs_and_why_it_is_the_stacks(
-    ours: Owner, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_list_says_what_a_leftover_costs_and_whose_it_is(ours: Owner, capsys: pytest.CaptureFixture[str]) -> None:
     planter = Planter(ours)
     one, network = volume(planter), vpc(planter)
     PLANTS["S3 bucket"](planter)
@@ -117,9 +115,7 @@ def test_what_cannot_be_looked_for_is_reported_and_fails(wire: Wire, document: D
         assert unknown["reason"].startswith(f"{operation.partition('.')[2]}: {code}: injected")
 
 
-def test_what_was_found_before_a_denial_is_listed_too(
-    ours: Owner, wire: Wire, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_was_found_before_a_denial_is_listed(ours: Owner, wire: Wire, capsys: pytest.CaptureFixture[str]) -> None:
     network = vpc(Planter(ours))
     wire.stand_in = Faulty("ec2.DescribeAddresses", fault("UnauthorizedOperation", 403))
     assert leaks() == 1

@@ -55,9 +55,7 @@ def test_of_two_the_other_is_found_when_one_is_removed_meanwhile(
 
 
 @pytest.mark.parametrize("kind", ["load balancer", "classic load balancer", "target group"])
-def test_tags_of_several_are_asked_for_one_by_one_when_one_is_gone(
-    kind: str, ours: Owner, rival: Owner, wire: Wire, listing: Listing
-) -> None:
+def test_tags_are_asked_for_one_by_one(kind: str, ours: Owner, rival: Owner, wire: Wire, listing: Listing) -> None:
     for owner in (ours, rival):
         PLANTS[kind](Planter(owner))
     wire.operations.clear()
@@ -73,9 +71,7 @@ def _closed(by: str) -> Answer:
     return 400, {}, json.dumps({"__type": "AccessDeniedException", "message": CLOSED.format(by)}).encode()
 
 
-def test_a_key_whose_policy_shuts_the_account_out_is_somebody_elses_and_one_that_the_caller_may_not_read_is_not_audited(
-    ours: Owner, stranger: Owner, wire: Wire, listing: Listing
-) -> None:
+def test_a_key_that_is_closed_to_us_is_of_others(ours: Owner, stranger: Owner, wire: Wire, listing: Listing) -> None:
     for owner in (ours, stranger):
         assert key(Planter(owner))
     wire.stand_in = Faulty("kms.DescribeKey", _closed("resource"), times=1)
@@ -86,9 +82,7 @@ def test_a_key_whose_policy_shuts_the_account_out_is_somebody_elses_and_one_that
     assert (found, denied.kind) == ((), "KMS key")
 
 
-def test_a_bucket_whose_policy_denies_its_tags_is_judged_by_its_name(
-    ours: Owner, stranger: Owner, wire: Wire, listing: Listing
-) -> None:
+def test_a_bucket_that_hides_its_tags_has_its_name(ours: Owner, stranger: Owner, wire: Wire, listing: Listing) -> None:
     planters = [Planter(ours), Planter(stranger)]
     for planter in planters:
         PLANTS["S3 bucket"](planter)

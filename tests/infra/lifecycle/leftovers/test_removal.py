@@ -127,9 +127,7 @@ def test_two_removals_at_once_both_end_well(number: int, whole: Reaper) -> None:
         ("elastic IP address", "ec2.ReleaseAddress", fault("AuthFailure", 401), 1, 1),
     ],
 )
-def test_what_is_in_use_is_tried_again(
-    kind: str, operation: str, error: Answer, times: int, rounds: int, reaper: Reaper
-) -> None:
+def test_use_is_tried_again(kind: str, operation: str, error: Answer, times: int, rounds: int, reaper: Reaper) -> None:
     reaper.plant(kind)
     reaper.wire.stand_in = Faulty(operation, error, times=times)
     assert reaper.run() == ()
@@ -163,9 +161,7 @@ def test_an_interface_that_is_unused_only_later_goes_too(reaper: Reaper) -> None
         ("KMS key", "kms.ScheduleKeyDeletion", fault("ThrottlingException", 400, protocol="json")),
     ],
 )
-def test_a_throttled_or_failing_service_is_asked_again_at_once(
-    kind: str, operation: str, error: Answer, reaper: Reaper
-) -> None:
+def test_a_throttled_or_failing_service_is_retried(kind: str, operation: str, error: Answer, reaper: Reaper) -> None:
     reaper.plant(kind)
     reaper.wire.stand_in = refusal = Faulty(operation, error, times=3)
     assert reaper.run() == ()

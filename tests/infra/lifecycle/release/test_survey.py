@@ -162,9 +162,7 @@ HELD_BACK = {
 """A newer version of each entry, and the rule that holds it back."""
 
 
-def test_a_newer_version_is_held_back_by_a_named_rule_and_an_addon_that_the_minor_supports_is_offered(
-    site: Site,
-) -> None:
+def test_a_newer_version_is_held_back_by_a_named_rule_and_a_supported_addon_is_offered(site: Site) -> None:
     newest = {name.partition(".")[2]: version for name, (version, _) in HELD_BACK.items() if "charts." in name}
     apps = {"kuberay-operator": "1.7.0", "kueue": "v0.20.0", "cluster-autoscaler": "1.36.0"}
     versions = {name: {"version": version, "appVersion": apps.get(name, "")} for name, version in newest.items()}

@@ -9,9 +9,7 @@ from infra.lifecycle.cli import main
 from tests.infra.lifecycle.rollout.test_plan import JOB
 
 
-def test_hold_names_the_jobs_holds_the_queues_and_waits(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_hold_names_jobs_and_waits(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     asked: list[object] = []
     here = "infra.lifecycle.commands.rollout"
     monkeypatch.setattr(StackCluster, "api", lambda _: object())
@@ -27,9 +25,7 @@ def test_hold_names_the_jobs_holds_the_queues_and_waits(
     assert asked == [("Hold", 1800), ("HoldAndDrain", 180)]
 
 
-def test_an_environment_without_a_cluster_is_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_cluster_it_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(StackCluster, "api", lambda _: None)
     assert main(["release-queues", "--env", "dev"]) == 3
     assert "dev has no cluster\n  remedy: bring it up: make up ENV=dev" in capsys.readouterr().err

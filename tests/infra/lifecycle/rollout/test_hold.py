@@ -102,9 +102,7 @@ def test_an_update_of_the_stack_leaves_held_queues_alone(held: Operated) -> None
     assert held_queues(held.cluster) == TEAMS
 
 
-def test_a_later_command_can_drain_what_an_earlier_one_holds_but_not_release_what_an_administrator_has_stopped(
-    held: Operated,
-) -> None:
+def test_a_later_command_can_drain_held_queues_but_not_release_those_of_an_administrator(held: Operated) -> None:
     stopped = queue(held, "research")
     held.cluster.patch(stopped, {"spec": {"stopPolicy": "Hold"}})
     try:
@@ -187,9 +185,7 @@ def test_a_wait_does_not_outlast_a_refusal(custom_resources: Cluster, monkeypatc
         await_empty(custom_resources, "Hold", say=print, seconds=60)
 
 
-def test_queues_that_cannot_be_released_are_reported_with_the_remedy_and_without_kueue_there_are_none(
-    kubernetes_api: KubernetesApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_queues_that_stay_held_are_reported(kubernetes_api: KubernetesApi, monkeypatch: pytest.MonkeyPatch) -> None:
     flaky, unknown = Unsteady(monkeypatch, kubernetes_api), ApiError("unknown kind", code=404)
     for error in (LOST, FORBIDDEN):
         said: list[str] = []

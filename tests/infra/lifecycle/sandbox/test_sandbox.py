@@ -38,9 +38,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         yield found
 
 
-def test_a_sandbox_has_the_nodes_of_its_environment_and_leaves_nothing_when_stopped(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_start_and_stop(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sandbox", "--env", "dev"]) == 0
     printed = capsys.readouterr().out
     assert f"export KUBECONFIG={kubeconfig_in(folder)}" in printed
@@ -85,9 +83,7 @@ def test_the_programs_of_a_killed_keeper_end_and_its_files_are_deleted(folder: P
     assert list(folder.parent.iterdir()) == []
 
 
-def test_without_programs_the_error_names_make_engines_and_there_is_nothing_to_stop(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_programs(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("RTP_ENGINES", str(folder))
     monkeypatch.setenv("PATH", "")
     with pytest.raises(PlatformError, match=r"(?s)did not start: etcd, .* make engines"):

@@ -80,9 +80,7 @@ def publisher(builder: ImageBuilder, tmp_path: Path, monkeypatch: pytest.MonkeyP
         yield Publisher(tmp_path, folder, PlainRegistry(host, "rtp-dev"))
 
 
-def test_an_image_is_built_once_on_a_stand_in_and_a_change_of_code_adds_a_small_layer(
-    publisher: Publisher, builder: ImageBuilder
-) -> None:
+def test_an_image_is_built_once_and_new_code_is_a_small_layer(publisher: Publisher, builder: ImageBuilder) -> None:
     first = publisher()
     assert any(line.startswith("mlflow: built and pushed in ") for line in publisher.said)
     warned = "\n".join(line for line in publisher.said if line.startswith("WARNING: "))
@@ -109,9 +107,7 @@ def test_a_build_that_fails_shows_its_end(publisher: Publisher) -> None:
         publisher()
 
 
-def test_a_disk_that_is_too_small_is_refused_before_the_build(
-    publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_small_a_disk_is_refused(publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with small_disk(tmp_path / "disk", size="10m") as disk:
         monkeypatch.setattr(module, "has_runtime", lambda *_: False)
         with pytest.raises(

@@ -39,9 +39,7 @@ def test_its_objects_name_the_images_by_digest_and_without_images_as_those_of_a_
         assert f'"{repository}:not-pushed"' in text
 
 
-def test_a_sandbox_is_known_by_the_outputs_that_its_user_exports(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sandbox_is_known_by_the_outputs_of_its_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RTP_STACK_OUTPUTS", raising=False)
     assert running_sandbox("dev") is None
     file = tmp_path / "outputs.json"

@@ -27,9 +27,7 @@ def pending(operation: str, urn: str, **inputs: str) -> dict[str, Any]:
     return {"type": operation, "resource": {"urn": urn, "type": type_, "inputs": inputs, **ends}}
 
 
-def test_an_interrupted_creation_is_explained_before_pulumi_runs(
-    stack: Stack, ran: Callable[[], list[str]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_interrupted_update(stack: Stack, ran: Callable[[], list[str]], capsys: pytest.CaptureFixture[str]) -> None:
     stack(
         operations=[
             pending("creating", GROUP, clusterName="rtp-dev", nodeGroupName="t4-1a2b3c4"),

@@ -124,9 +124,7 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("credentials")
-def test_the_command_prints_the_login_and_is_repeatable(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_can_be_repeated(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     account = load_environment("dev").aws.allowed_accounts[0]
     monkeypatch.setenv("MOTO_ACCOUNT_ID", account)
     with mock_aws():

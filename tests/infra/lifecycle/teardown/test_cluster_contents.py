@@ -62,9 +62,7 @@ def test_only_unused_claims_whose_volume_goes_with_them_are_deleted(kubernetes_a
     assert f"note: {left}" in said
 
 
-def test_the_finalizers_of_an_operator_that_is_not_installed_are_removed(
-    custom_resources: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_finalizers_of_a_lost_operator_are_removed(custom_resources: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """As after a destroy that was interrupted between the operator and the namespaces."""
     monkeypatch.setattr("infra.lifecycle.teardown.workloads._GRACE", timedelta(seconds=-1))
     said: list[str] = []

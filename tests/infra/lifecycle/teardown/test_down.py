@@ -110,9 +110,7 @@ def test_the_cluster_is_emptied_in_order_before_the_stack(down: Down) -> None:
     assert down.ran() == ["destroy", "destroy"]
 
 
-def test_of_an_existing_cluster_only_the_stacks_namespaces_are_emptied_and_its_protection_is_its_owners(
-    down: Down,
-) -> None:
+def test_of_an_existing_cluster_only_the_stacks_namespaces_are_emptied(down: Down) -> None:
     down.patch.setattr("infra.lifecycle.commands.case.load_environment", lambda _: settings_of("existing-cluster"))
     down.patch.setattr(f"{HERE}.own_namespaces", lambda _api: frozenset({"research"}))
     down.stack(resources=[KEY])
@@ -156,9 +154,7 @@ def test_a_protected_and_a_locked_stack_keep_their_jobs(down: Down) -> None:
         ("prod", "--confirm staging", None, 3),
     ],
 )
-def test_jobs_are_deleted_only_after_the_environments_name_is_typed_and_those_of_production_in_any_case(
-    env: str, options: str, typed: str | None, status: int, down: Down
-) -> None:
+def test_jobs_go_only_if_the_name_is_typed(env: str, options: str, typed: str | None, status: int, down: Down) -> None:
     down.stack()
     down.patch.setattr("infra.lifecycle.commands.case.check_account", lambda *_: None)
     assert down(*options.split(), env=env, typed=typed) == status
@@ -219,9 +215,7 @@ def test_a_destroy_that_gets_further_is_tried_again(down: Down, tmp_path: Path) 
     assert down.ran() == ["destroy", "destroy"]
 
 
-def test_a_destroy_that_changes_nothing_is_tried_again_only_after_an_interface_that_blocked_it_is_deleted(
-    down: Down,
-) -> None:
+def test_a_destroy_that_changes_nothing_is_tried_again_only_after_what_blocked_it_is_deleted(down: Down) -> None:
     down.stack(resources=VPCS, says="exit 255")
     down.cleared = [0]  # as without permissions
     assert down("--yes") == 255

@@ -80,9 +80,7 @@ def test_an_api_that_nothing_serves_is_refused_because_it_keeps_namespaces(kuber
     check_served(kubernetes_api)
 
 
-def test_kinds_that_went_with_their_chart_have_no_objects(
-    kubernetes_api: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kinds_that_went_with_a_chart_have_none(kubernetes_api: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """As after an interrupted destroy, when the cached discovery still lists them."""
     monkeypatch.setattr(kubernetes_api, "items", Mock(side_effect=ApiError("page not found", code=404)))
     assert find_workloads(kubernetes_api) == []

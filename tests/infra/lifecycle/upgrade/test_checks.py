@@ -88,9 +88,7 @@ def test_a_healthy_stack_may_be_upgraded(kubernetes_api: Cluster) -> None:
     assert "the restore drill is suspended" in list(notes(case(kubernetes_api), groups=frozenset()))
 
 
-def test_an_api_in_use_is_found_and_refused_only_by_the_minor_that_removes_it(
-    kubernetes_api: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_api_in_use_is_refused_once_it_is_removed(kubernetes_api: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     kubernetes_api.items("v1", "Endpoints", namespace="default")
     assert ENDPOINTS in list(map(str, deprecated_apis(kubernetes_api)))
     assert f"{ENDPOINTS} is deprecated and in use; no minor removes it yet" in list(

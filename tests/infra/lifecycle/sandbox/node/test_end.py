@@ -102,9 +102,7 @@ def staying_pod(pods: Pods) -> Manifest:
     return pods.await_phase(pod, "Running")
 
 
-def test_a_sandbox_with_a_real_node_leaves_nothing_when_stopped(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_stopped_sandbox_with_a_real_node_leaves_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = Path("/proc/sys/vm/overcommit_memory").read_text(), Path("/proc/sys/kernel/panic").read_text()
     assert main(["sandbox", "--env", "dev", "--real", "system=1", "--images", "none"]) == 0
     assert "and 1 real: system-0" in capsys.readouterr().out

@@ -41,9 +41,7 @@ def test_a_pod_s_address_is_kept_while_it_has_one(register: Register, tmp_path: 
     assert call("DEL", tmp_path) == (0, None)  # the runtime may repeat it
 
 
-def test_a_pod_whose_policies_do_not_hold_does_not_start(
-    register: Register, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pod_waits_for_its_policies(register: Register, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plugin, "_SECONDS", 0.05)
     for confirmed in ({}, {ADDRESS: "another pod"}, {"10.208.1.3": UID}):
         register.confirm(confirmed)

@@ -23,9 +23,7 @@ def environment() -> dict[str, str]:
     return needs_real_nodes()
 
 
-def test_another_user_than_root_and_another_system_than_linux_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_users_than_root_and_systems_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(sys, "platform", "linux")
     with pytest.raises(RefusedError, match=r"(?s)needs root.*without --real the sandbox needs none of this"):
@@ -35,9 +33,7 @@ def test_another_user_than_root_and_another_system_than_linux_are_refused(
         check(tmp_path / "nodes", {})
 
 
-def test_a_missing_program_is_named_with_its_package(
-    environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lost_program_is_named(environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = f"{environment['PATH']}:{SYSTEM_PATH}"
     monkeypatch.setattr(prerequisites, "SYSTEM_PATH", "")
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -52,9 +48,7 @@ def test_a_missing_program_is_named_with_its_package(
         link.rename(tmp_path / missing)
 
 
-def test_programs_and_plugins_that_are_missing_are_named_with_what_brings_them(
-    environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_parts_are_named(environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RefusedError, match=r"(?s)kubelet, kube-proxy, coredns.*make engines REAL=1"):
         check(tmp_path / "nodes", {**environment, "RTP_ENGINES": str(tmp_path)})
     monkeypatch.setattr(prerequisites, "_PLUGIN_FOLDERS", (tmp_path,))
