@@ -13,12 +13,8 @@ from tests.infra.spec.samples import changed, dev_sections
 def test_connected_networks_reach_the_private_endpoint_on_443_only() -> None:
     rules = [one for one in unusual().of_type(tokens.INGRESS_RULE) if one.name.startswith("client-")]
     sources = {
-        rule.properties.get("cidrIpv4") or rule.properties.get("referencedSecurityGroupId"): (
-            rule.properties["ipProtocol"],
-            rule.properties["fromPort"],
-            rule.properties["toPort"],
-        )
-        for rule in rules
+        one.get("cidrIpv4") or one.get("referencedSecurityGroupId"): (one["ipProtocol"], one["fromPort"], one["toPort"])
+        for one in (rule.properties for rule in rules)
     }
     assert sources == {"10.99.1.0/24": ("tcp", 443, 443), "444455556666/sg-0123456789abcdef0": ("tcp", 443, 443)}
     [cluster] = unusual().of_type(tokens.CLUSTER)

@@ -167,9 +167,9 @@ def test_nodes_and_stores_use_the_clusters_security_group_and_the_nodes_those_of
 
 
 def test_a_role_that_administers_the_cluster_already_gets_no_access_entry() -> None:
-    assert {one.name for one in graph("existing-cluster").of_type("aws:eks/accessEntry:AccessEntry")} == {
+    assert [one.name for one in graph("existing-cluster").of_type("aws:eks/accessEntry:AccessEntry")] == [
         "platform-admin"
-    }
+    ]
     assert unusual_cluster().of_type("aws:eks/accessEntry:AccessEntry") == ()
 
 
@@ -191,17 +191,11 @@ def values_of(environment: str, chart: str) -> dict[str, Any]:
 
 def test_charts_of_a_shared_cluster_find_and_use_the_stacks_nodes_only() -> None:
     found = values_of("existing-cluster", "cluster-autoscaler")["autoDiscovery"]
-    assert found == {
-        "clusterName": "shared",
-        "tags": ["k8s.io/cluster-autoscaler/shared=owned", "stack=ray-train-platform/existing-cluster"],
-    }
+    tags = ["k8s.io/cluster-autoscaler/shared=owned", "stack=ray-train-platform/existing-cluster"]
+    assert found == {"clusterName": "shared", "tags": tags}
     assert values_of("existing-vpc", "cluster-autoscaler")["autoDiscovery"] == {"clusterName": "rtp-existing-vpc"}
-    exporter = "prometheus-node-exporter"
-    shared = [
-        values_of("existing-cluster", "fluent-bit"),
-        values_of("existing-cluster", "kube-prometheus-stack")[exporter],
-    ]
-    for values in shared:
+    exporter = values_of("existing-cluster", "kube-prometheus-stack")["prometheus-node-exporter"]
+    for values in (values_of("existing-cluster", "fluent-bit"), exporter):
         required = values["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
         (term,) = required["nodeSelectorTerms"]
         assert term["matchExpressions"] == [{"key": "ray-train-platform/group", "operator": "Exists"}]

@@ -53,9 +53,7 @@ def applied_crds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     applied: list[str] = []
     here = "platform_charts.install.platform"
     monkeypatch.setattr(f"{here}.connect_to", lambda _cluster, **_: _EmptyCluster())
-    monkeypatch.setattr(
-        f"{here}.apply_crds", lambda _api, crds: applied.extend(crd["metadata"]["name"] for crd in crds)
-    )
+    monkeypatch.setattr(f"{here}.apply_crds", lambda _, crds: applied.extend(one["metadata"]["name"] for one in crds))
     return applied
 
 

@@ -198,9 +198,9 @@ def test_a_node_partitions_its_gpus_at_every_boot_before_the_kubelet_starts(tmp_
     assert {"kubelet.service", "nodeadm-run.service"} <= set(unit["Unit"]["Before"].split())
     assert "nvidia-kmod-load.service" in unit["Unit"]["After"].split()
     subprocess.run([unit["Service"]["ExecStart"]], check=True, env={"PATH": f"{tmp_path}/bin:/usr/bin:/bin"})
-    assert (tmp_path / "calls").read_text(encoding="utf-8").splitlines()[-1] == (
-        f"nvidia-smi mig --create-gpu-instance {','.join(['1g.10gb'] * 7)} --default-compute-instance"
-    )
+    called = (tmp_path / "calls").read_text(encoding="utf-8")
+    slices = ",".join(["1g.10gb"] * 7)
+    assert called.endswith(f"\nnvidia-smi mig --create-gpu-instance {slices} --default-compute-instance\n")
 
 
 def test_a_spot_group_lists_its_types_smallest_first_because_the_autoscaler_looks_at_the_first() -> None:
@@ -211,21 +211,17 @@ def test_a_spot_group_lists_its_types_smallest_first_because_the_autoscaler_look
 
 def test_template_tags_have_the_root_volume_if_pods_do_not_use_nvme() -> None:
     urn = unusual().find(tokens.NODE_GROUP, "no-nvme").urn
-    tags = [
-        one for one in unusual().of_type(tokens.ASG_TAG) if urn in one.property_dependencies["autoscalingGroupName"]
-    ]
-    assert not any(one.properties["tag"]["propagateAtLaunch"] for one in tags)
-    values = {one.properties["tag"]["key"]: one.properties["tag"]["value"] for one in tags}
+    made = unusual().of_type(tokens.ASG_TAG)
+    tags = [one.properties["tag"] for one in made if urn in one.property_dependencies["autoscalingGroupName"]]
+    assert not any(one["propagateAtLaunch"] for one in tags)
+    values = {one["key"]: one["value"] for one in tags}
     assert values[f"{TEMPLATE_TAG}/resources/ephemeral-storage"] == str(200 * 2**30 * 85 // 100)
 
 
 def test_a_pinned_ami_release_applies_to_its_kubernetes_minor_only(monkeypatch: pytest.MonkeyPatch) -> None:
     minor = load_release().kubernetes.version
-    image = load_release().node_image.model_copy(
-        update={
-            "releases": {"AL2023_x86_64_NVIDIA": f"{minor}.2-20260101", "AL2023_x86_64_STANDARD": "1.20.2-20200101"}
-        }
-    )
+    pins = {"AL2023_x86_64_NVIDIA": f"{minor}.2-20260101", "AL2023_x86_64_STANDARD": "1.20.2-20200101"}
+    image = load_release().node_image.model_copy(update={"releases": pins})
     pinned = load_release().model_copy(update={"node_image": image})
     monkeypatch.setattr("infra.aws.program.load_release", lambda: pinned)
     recording = varied({})

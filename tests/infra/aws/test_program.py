@@ -55,9 +55,8 @@ def test_without_a_team_or_a_budget_there_is_no_trainer_and_no_budget() -> None:
 def test_a_preview_knows_every_output_that_no_resource_computes() -> None:
     outputs, known = preview("prod").outputs, graph("prod").outputs
     computed = {"cluster", "network", "registries", "storage", "roles", "teams"}
-    assert {name: outputs[name] for name in outputs.keys() - computed} == {
-        name: known[name] for name in known.keys() - computed
-    }
+    final = {name: known[name] for name in known.keys() - computed}
+    assert {name: outputs[name] for name in outputs.keys() - computed} == final
     assert outputs["cluster"] == {**known["cluster"], "endpoint": UNKNOWN, "certificate_authority": UNKNOWN}
     assert outputs["storage"]["checkpoint_bucket"] == known["storage"]["checkpoint_bucket"]
     assert outputs["roles"] == dict.fromkeys(known["roles"], UNKNOWN)

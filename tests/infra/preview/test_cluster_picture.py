@@ -133,11 +133,9 @@ def test_every_connection_ends_at_something_that_is_drawn_and_lets_it_in() -> No
 def admitted(name: str) -> set[Edge]:
     """The namespaces that the network policies of others let in."""
     policies = recorded(name).of_type("kubernetes:networking.k8s.io/v1:NetworkPolicy")
+    name_label = "kubernetes.io/metadata.name"
     edges = (
-        Edge(
-            peer["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"],
-            one.properties["metadata"]["namespace"],
-        )
+        Edge(peer["namespaceSelector"]["matchLabels"][name_label], one.properties["metadata"]["namespace"])
         for one in policies
         for rule in one.properties["spec"].get("ingress") or ()
         for peer in rule.get("from") or ()

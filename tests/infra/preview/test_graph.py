@@ -62,11 +62,8 @@ def test_the_document_has_every_property_of_every_resource() -> None:
 def test_the_document_hides_secrets_and_shows_unknown_values_as_null() -> None:
     recording = graph("dev")
     vpc = recording.find("aws:ec2/vpc:Vpc", "vpc")
-    with_secrets = replace(
-        vpc,
-        properties={"a": {"password": "hunter2"}, "list": ["x", "hunter2"], "later": UNKNOWN},
-        secrets=frozenset({"a.password", "list.1"}),
-    )
+    properties = {"a": {"password": "hunter2"}, "list": ["x", "hunter2"], "later": UNKNOWN}
+    with_secrets = replace(vpc, properties=properties, secrets=frozenset({"a.password", "list.1"}))
     text = document.render(Recording((with_secrets,), {"token": "hunter2"}, frozenset({"token"})))
     assert "hunter2" not in text
     assert json.loads(text)["resources"][vpc.urn]["properties"]["later"] is None
@@ -93,9 +90,8 @@ def test_the_picture_shows_groups_in_their_zones_with_devices_and_placement() ->
     assert groups["system"].machines == "3 to 6 nodes, on demand"
     assert (groups["l4"].zones, groups["l4"].machines) == ((0, 1, 2), "0 to 8 nodes, on demand")
 
-    block = next(
-        one for one in architecture_of(settings_of("dev"), unusual(), load_catalog()).groups if one.name == "block"
-    )
+    others = architecture_of(settings_of("dev"), unusual(), load_catalog()).groups
+    block = next(one for one in others if one.name == "block")
     assert (block.instance, block.machines) == ("p5.48xlarge, 8 x H100", "0 to 2 nodes, capacity block")
 
 

@@ -25,17 +25,7 @@ ACCOUNT = "123456789012"
 
 @dataclass(frozen=True)
 class Network:
-    """A VPC with two ranges, a public subnet with a NAT gateway, and a private subnet per zone with a route to it.
-
-    Attributes:
-        session: boto3 session.
-        ec2: its EC2 client.
-        vpc_id: the VPC.
-        subnets: private subnet by zone.
-        public_id: the public subnet.
-        internet_id: the internet gateway.
-        tables: route table of each private subnet, by zone.
-    """
+    """A VPC with two ranges, a public subnet with a NAT gateway, and by zone a private subnet with a route to it."""
 
     session: boto3.Session
     ec2: Client
@@ -62,9 +52,8 @@ class Network:
     def add_endpoint(self, service: str, *, kind: str = "Interface", tables: list[str] | None = None) -> None:
         """An endpoint with private DNS, or a gateway endpoint of these route tables."""
         more = {"RouteTableIds": tables or []} if kind == "Gateway" else {"PrivateDnsEnabled": True}
-        self.ec2.create_vpc_endpoint(
-            VpcId=self.vpc_id, ServiceName=f"com.amazonaws.{REGION}.{service}", VpcEndpointType=kind, **more
-        )
+        name = f"com.amazonaws.{REGION}.{service}"
+        self.ec2.create_vpc_endpoint(VpcId=self.vpc_id, ServiceName=name, VpcEndpointType=kind, **more)
 
     def drop_default_route(self, zone: str) -> None:
         """A private subnet without a way out."""
@@ -93,9 +82,8 @@ def make_network(session: boto3.Session) -> Network:
     ec2.modify_vpc_attribute(VpcId=vpc_id, EnableDnsHostnames={"Value": True})
     internet = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
     ec2.attach_internet_gateway(InternetGatewayId=internet, VpcId=vpc_id)
-    public = ec2.create_subnet(VpcId=vpc_id, CidrBlock=PUBLIC_RANGE, AvailabilityZone="us-east-1a")["Subnet"][
-        "SubnetId"
-    ]
+    made = ec2.create_subnet(VpcId=vpc_id, CidrBlock=PUBLIC_RANGE, AvailabilityZone="us-east-1a")
+    public = made["Subnet"]["SubnetId"]
     address = ec2.allocate_address(Domain="vpc")["AllocationId"]
     gateway = ec2.create_nat_gateway(SubnetId=public, AllocationId=address)["NatGateway"]["NatGatewayId"]
     subnets, tables = {}, {}

@@ -135,51 +135,37 @@ def in_cluster(path: str, value: object) -> Callable[[Existing], object]:
     return lambda existing: changed(existing.cluster, {path: value})
 
 
+SERVICES = "kubernetesNetworkConfig.serviceIpv4Cidr"
 PLANTED: tuple[tuple[Callable[[Existing], object], str], ...] = (
     (old_minor, "has Kubernetes 1.30, the environment 1.35 | upgrade the cluster"),
     (in_cluster("status", "UPDATING"), "cluster shared is UPDATING, not ACTIVE"),
-    (
-        in_cluster("accessConfig.authenticationMode", "CONFIG_MAP"),
-        "authentication mode CONFIG_MAP, which knows no access",
-    ),
+    (in_cluster("accessConfig.authenticationMode", "CONFIG_MAP"), "mode CONFIG_MAP, which knows no access entries"),
     (
         in_cluster("resourcesVpcConfig.vpcId", "vpc-0ffffffffffffff"),
-        "is in vpc-0ffffffffffffff, network.existing.vpc_id is",
+        "is in vpc-0ffffffffffffff, network.existing.vpc_id",
     ),
     (
-        in_cluster("kubernetesNetworkConfig.serviceIpv4Cidr", "10.100.0.0/16"),
-        "has services in 10.100.0.0/16, the environment 172.20.0.0/16 | set network.service_cidr: 10.100.0.0/16",
+        in_cluster(SERVICES, "10.100.0.0/16"),
+        "in 10.100.0.0/16, the environment 172.20.0.0/16 | set network.service_cidr",
     ),
     (in_cluster("kubernetesNetworkConfig.ipFamily", "ipv6"), "has IP family ipv6"),
     (in_cluster("resourcesVpcConfig.endpointPrivateAccess", False), "has no private endpoint"),
-    (
-        lambda one: in_addon(one, "kube-proxy", addonVersion="v1.33.1-eksbuild.1"),
-        "add-on kube-proxy of cluster shared is v1.33.1-eksbuild.1, Kubernetes 1.35",
-    ),
+    (lambda one: in_addon(one, "kube-proxy", addonVersion="v1.33.1-b.1"), "shared is v1.33.1-b.1, Kubernetes 1.35"),
     (lambda one: in_addon(one, "coredns", status="DEGRADED"), "add-on coredns of cluster shared is DEGRADED"),
+    (lambda one: in_addon(one, "aws-efs-csi-driver"), "aws-efs-csi-driver v1.0.0-eksbuild.1, which cluster.existing"),
     (
-        lambda one: in_addon(one, "aws-efs-csi-driver"),
-        "aws-efs-csi-driver v1.0.0-eksbuild.1, which cluster.existing.addons",
-    ),
-    (
-        lambda one: one.eks.associate("ebs-csi-controller-sa", f"{ROLE}/other"),
-        f"aws-ebs-csi-driver of cluster shared has {ROLE}/other; ",
+        lambda one: one.eks.associate("ebs-csi-controller-sa", ROLE),
+        f"aws-ebs-csi-driver of cluster shared has {ROLE}; ",
     ),
     (lambda one: one.eks.identities.clear(), f"has no role; cluster.existing.driver_roles says {DRIVER_ROLE}"),
-    (
-        lambda one: one.eks.entries.update({ADMIN: {}}),
-        f"has an access entry for {ADMIN}, which the stack would make too",
-    ),
+    (lambda one: one.eks.entries.update({ADMIN: {}}), f"has an access entry for {ADMIN}, which the stack would"),
     (
         lambda one: one.eks.associate("cluster-autoscaler", ROLE),
-        "association for kube-system/cluster-autoscaler, which the",
+        "association for kube-system/cluster-autoscaler, which",
     ),
     (lambda one: one.eks.associate("cluster-autoscaler", ROLE), "-name shared --association-id cluster-autoscaler"),
     # Of an add-on that the stack would install, left by a driver that was not an add-on.
-    (
-        lambda one: one.eks.associate("efs-csi-node-sa", ROLE),
-        "Pod Identity association for kube-system/efs-csi-node-sa",
-    ),
+    (lambda one: one.eks.associate("efs-csi-node-sa", ROLE), "Identity association for kube-system/efs-csi-node-sa"),
     (
         lambda one: one.eks.nodegroups.update({"system-us-east-1a-0123456": {STACK_TAG: "ray-train-platform/other"}}),
         "has nodes of stack ray-train-platform/other | one environment per cluster",
@@ -203,11 +189,7 @@ def test_a_setting_that_does_not_fit_the_cluster_is_the_only_problem(existing: E
         ("name", "other", f"{CLUSTER}.name: the account has no cluster other in us-east-1"),
         ("control_plane_cidrs", ["10.40.16.0/20"], "control_plane_cidrs: [10.40.16.0/20, 10.40.32.0/20]"),
         ("admins", [ADMIN], f"has no access entry for {ADMIN}, which cluster.existing.admins names"),
-        (
-            "node_security_groups",
-            [CLUSTER_GROUP],
-            f"{CLUSTER_GROUP} is the security group of cluster shared, which all",
-        ),
+        ("node_security_groups", [CLUSTER_GROUP], f"{CLUSTER_GROUP} is the security group of cluster shared, which"),
         ("node_security_groups", [far], f"groups.0: {existing.network.vpc_id} has no security group {far}"),
     )
     for name, value, expected in settings:

@@ -105,15 +105,9 @@ CONFLICTS: tuple[tuple[Manifest, str], ...] = (
         workload("Deployment", "nfd-master", "registry.k8s.io/nfd/node-feature-discovery:v0.17.0"),
         "Deployment theirs/nfd-master is an installation of node-feature-discovery that is not the platform's: two masters",
     ),
-    (
-        workload("Deployment", "gpu-operator", "nvcr.io/nvidia/gpu-operator:v26"),
-        "theirs/gpu-operator would install a driver",
-    ),
+    (workload("Deployment", "gpu-operator", "nvcr.io/nvidia/gpu-operator:v26"), "gpu-operator would install a driver"),
     (DEVICES, f"offer the same GPUs | give it a required node affinity with `{GROUP_LABEL}` DoesNotExist"),
-    (
-        workload("DaemonSet", "exporter", "quay.io/prometheus/node-exporter:v1.9.0"),
-        "would need the same port of the node",
-    ),
+    (workload("DaemonSet", "exporter", "quay.io/prometheus/node-exporter:v1.9.0"), "would need the same port of the"),
     (
         workload("Deployment", "scaler", AUTOSCALER, command=["./cluster-autoscaler", f"{DISCOVERY}{TAGS}"]),
         "Deployment theirs/scaler scales every node group of the cluster, the stack's too",
@@ -186,13 +180,9 @@ def test_the_role_of_a_driver_that_is_no_add_on_is_that_of_its_service_account(c
         (told,) = answers(cluster, without="aws-ebs-csi-driver")
         assert f"aws-ebs-csi-driver of cluster shared has no role; cluster.existing.driver_roles says {ours}" in told
         for role, conflict in ((other, f"aws-ebs-csi-driver of cluster shared has {other};"), (ours, "")):
-            account = api_object(
-                "v1",
-                "ServiceAccount",
-                "ebs-csi-controller-sa",
-                namespace="kube-system",
-                annotations={"eks.amazonaws.com/role-arn": role},
-            )
+            named = "ServiceAccount", "ebs-csi-controller-sa"
+            marks = {"eks.amazonaws.com/role-arn": role}
+            account = api_object("v1", *named, namespace="kube-system", annotations=marks)
             with cluster.applied(account):
                 found = answers(cluster, without="aws-ebs-csi-driver")
             assert [conflict in one for one in found] == [True] * bool(conflict)

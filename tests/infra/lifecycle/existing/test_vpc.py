@@ -103,6 +103,7 @@ def few_addresses(found: Network) -> Tree:
     return {f"{VPC}.private_subnets.{A}": {"id": id_, "cidr": "100.64.128.0/22"}, "gpu_groups.0.max_size": 6}
 
 
+NAME = "rtp-existing-vpc"
 PLANTED: tuple[tuple[Callable[[Network], Tree | None], str], ...] = (
     (another_range, "set network.existing.cidrs: [10.40.0.0/16, 10.41.0.0/16, 100.64.0.0/16]"),
     (without_names("EnableDnsSupport"), "has enable-dns-support off"),
@@ -113,13 +114,10 @@ PLANTED: tuple[tuple[Callable[[Network], Tree | None], str], ...] = (
     (public_without_a_gateway, f"{VPC}.public_subnets.{B}: subnet subnet-"),
     (few_addresses, "free addresses, the groups at max_size need"),
     (
-        lambda found: found.tag(found.vpc_id, STACK_TAG, "ray-train-platform/other"),
-        "belongs to stack ray-train-platform/other, which deletes it when it is destroyed",
+        lambda found: found.tag(found.vpc_id, STACK_TAG, "p/other"),
+        "belongs to stack p/other, which deletes it when it is",
     ),
-    (
-        lambda found: found.tag(found.subnets[A], "kubernetes.io/cluster/rtp-existing-vpc", "owned"),
-        "owned by another cluster rtp-existing-vpc",
-    ),
+    (lambda found: found.tag(found.subnets[A], f"kubernetes.io/cluster/{NAME}", "owned"), f"another cluster {NAME}"),
 )
 
 

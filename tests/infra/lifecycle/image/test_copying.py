@@ -75,9 +75,8 @@ def test_the_target_has_the_same_digest_and_bytes_and_a_second_copy_sends_nothin
 
 
 def test_an_index_is_copied_with_every_platform(pair: Pair) -> None:
-    platforms = [
-        push_image(pair.source, name, [b"base", name.encode()], architecture=name) for name in ("amd64", "arm64")
-    ]
+    names = "amd64", "arm64"
+    platforms = [push_image(pair.source, name, [b"base", name.encode()], architecture=name) for name in names]
     index = push_index(pair.source, "both", platforms)
     copied, _ = pair.copy(index)
     assert pair.target().manifest(TAG) == index
@@ -159,10 +158,8 @@ def test_wrong_credentials_and_a_registry_that_does_not_answer_are_named(pair: P
 def test_layers_have_size_and_instruction(pair: Pair) -> None:
     image = pair.push(large(), b"code")
     layers = read_layers(pair.source, image)
-    assert [(one.size, one.instruction) for one in layers] == [
-        (image.layers[0].size, "COPY layer0 /"),
-        (image.layers[1].size, "COPY layer1 /"),
-    ]
+    expected = [(image.layers[number].size, f"COPY layer{number} /") for number in range(2)]
+    assert [(one.size, one.instruction) for one in layers] == expected
     index = push_index(pair.source, "index", [image])
     assert read_layers(pair.source, index) == layers
     assert layer_table("trainer", layers).title == "trainer: 3.0 MB in 2 layers"

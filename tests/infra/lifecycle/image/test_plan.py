@@ -68,13 +68,8 @@ def test_the_same_content_at_another_commit_is_the_same_build(image: ImageName, 
 
 def test_changed_content_is_another_build(trainer: Source) -> None:
     tags = [plan("trainer", release(), trainer).tag]
-    for name in (
-        "training/module.py",
-        "requirements.lock",
-        "training/image/Dockerfile",
-        "pyproject.toml",
-        "tune/new.py",
-    ):
+    files = "training/module.py", "requirements.lock", "training/image/Dockerfile", "pyproject.toml", "tune/new.py"
+    for name in files:
         with (trainer.root / name).open("a") as file:
             file.write("changed\n")
         tags.append(plan("trainer", release(), read_source(trainer.root, "trainer")).tag)

@@ -114,12 +114,8 @@ def test_a_push_writes_tag_digest_and_commit_and_nothing_else(release_file: Path
     push(release_file)
     after = release_file.read_text(encoding="utf-8").splitlines()
     assert [line for line in before if line not in after] == []
-    assert [line.strip() for line in after if line not in before] == [
-        f"tag: {TRAINER_TAG}",
-        f"digest: {DIGEST}",
-        f"as_of: {TODAY}",
-        f"source: built from commit {REVISION}",
-    ]
+    written = {"tag": TRAINER_TAG, "digest": DIGEST, "as_of": TODAY, "source": f"built from commit {REVISION}"}
+    assert [line.strip() for line in after if line not in before] == [f"{key}: {one}" for key, one in written.items()]
     image = load_release(release_file).images["trainer"]
     assert (image.tag, image.digest, image.as_of) == (TRAINER_TAG, DIGEST, TODAY)
     assert findings(load_release(release_file), project=read_project()) == ()
@@ -152,6 +148,5 @@ def test_every_copy_is_added_to_the_source(release_file: Path) -> None:
     write_copy(release_file, "trainer", origin="staging", target="prod", today=date(2030, 2, 1))
     image = load_release(release_file).images["trainer"]
     assert (image.digest, image.as_of) == (DIGEST, date(2030, 2, 1))
-    assert image.source == (
-        f"built from commit {REVISION}; copied from dev to staging on 2030-01-31; copied from staging to prod on 2030-02-01"
-    )
+    copies = "; copied from dev to staging on 2030-01-31; copied from staging to prod on 2030-02-01"
+    assert image.source == f"built from commit {REVISION}{copies}"

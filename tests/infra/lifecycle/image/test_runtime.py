@@ -107,18 +107,13 @@ def test_a_store_that_is_too_small_for_it_is_refused_before_the_build(builder: I
 
 def test_a_disk_that_is_too_small_for_everything_together_is_refused(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", size="10m") as disk:
-        needs = [
-            Need(disk / "store", 6_000_000, "the build of trainer"),
-            Need(disk, 5_000_000, "trainer in the registry"),
-        ]
+        needs = [Need(disk / "store", 6_000_000, "the build of trainer"), Need(disk, 5_000_000, "trainer in the")]
         for need in needs:
             require_room([need])
         with pytest.raises(RefusedError) as refused:
             require_room([*needs, Need(tmp_path, 1, "nothing")])
     message = refused.value.args[0]
-    assert (
-        f"{disk}: 10.5 MB free, 11.0 MB needed: 6.0 MB for the build of trainer, 5.0 MB for trainer in the" in message
-    )
+    assert f"{disk}: 10.5 MB free, 11.0 MB needed: 6.0 MB for the build of trainer, 5.0 MB for trainer in" in message
     assert str(tmp_path / "nothing") not in message
     assert "buildah rmi --prune" in refused.value.remedy
 

@@ -14,9 +14,7 @@ from tests.infra.lifecycle.leftovers.planter import ACCOUNT, REGION, Owner, Plan
 from tests.infra.lifecycle.leftovers.plants import PLANTS, cluster, key, subnet
 from tests.infra.lifecycle.leftovers.wire import Answer, Faulty, Wire, fault
 
-CLOSED = (
-    "User: arn:aws:iam::1:role/x is not authorized to perform: kms:DescribeKey because no {}-based policy allows it"
-)
+CLOSED = "arn:aws:iam::1:role/x is not authorized to perform: kms:DescribeKey because no {}-based policy allows it"
 
 Listing = Callable[[str], Inventory]
 

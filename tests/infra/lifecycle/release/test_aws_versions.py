@@ -69,10 +69,8 @@ def test_an_ami_release_is_looked_up_by_its_date() -> None:
 
 def test_minors_are_those_in_standard_support() -> None:
     with Stubber(eks := client("eks")) as stub:
-        versions = [{"clusterVersion": "1.36"}, {"clusterVersion": "1.35"}]
-        stub.add_response(
-            "describe_cluster_versions", {"clusterVersions": versions}, {"versionStatus": "STANDARD_SUPPORT"}
-        )
+        answer = {"clusterVersions": [{"clusterVersion": "1.36"}, {"clusterVersion": "1.35"}]}
+        stub.add_response("describe_cluster_versions", answer, {"versionStatus": "STANDARD_SUPPORT"})
         assert AwsSource(ssm=client("ssm"), eks=eks).minors() == ("1.36", "1.35")
         stub.add_client_error("describe_cluster_versions", "AccessDeniedException")
         with pytest.raises(NoAnswerError, match="AccessDeniedException"):

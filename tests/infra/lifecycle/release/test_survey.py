@@ -122,18 +122,13 @@ def test_the_command_says_what_takes_time_and_each_unresolved_reason_once(
         assert main(["release-lock", "--dry-run"]) == refresh.INCOMPLETE
         said = capsys.readouterr().out
         assert said.count("by hand: ") == len(by_hand)
-        assert said.startswith(
-            f"looking up {entries(RELEASE, sources(site))} entries of the release at their sources\n"
-        )
+        assert said.startswith(f"looking up {entries(RELEASE, sources(site))} entries of the release at their source")
     assert RELEASE_FILE.read_text(encoding="utf-8") == before, "a dry run writes nothing"
 
 
 def test_a_newer_chart_comes_with_the_tag_and_digest_of_its_image(site: Site) -> None:
-    add_charts(
-        site,
-        nvidia_device_plugin={"version": "0.21.0"},
-        aws_efa_k8s_device_plugin={"version": "v0.6.0", "appVersion": "v0.5.21"},
-    )
+    newer = {"version": "v0.6.0", "appVersion": "v0.5.21"}
+    add_charts(site, nvidia_device_plugin={"version": "0.21.0"}, aws_efa_k8s_device_plugin=newer)
     add_image(site, RELEASE.images["aws-efa-k8s-device-plugin"], "v0.5.21")
     offer = offered(site)["charts.aws-efa-k8s-device-plugin"]
     assert offer.held_back == ()
@@ -151,10 +146,7 @@ HELD_BACK = {
     "charts.kube-prometheus-stack": ("89.0.0", "images prometheus-operator, prometheus-config-reloader"),
     "charts.nvidia-device-plugin": ("0.21.0", "image nvidia-device-plugin: "),
     "images.grafana": ("13.3.0", "chart kube-prometheus-stack names the image: upgrade the chart"),
-    "images.python-base": (
-        "3.14-slim-bookworm",
-        "the_base_image_has_the_stacks_python: images.python-base.tag is 3.14-slim-bookworm, stack.python is 3.11",
-    ),
+    "images.python-base": ("3.14-slim-bookworm", "images.python-base.tag is 3.14-slim-bookworm, stack.python is 3.11"),
     "stack.ray": ("99.0.0", "the_lock_matches_the_stack: stack.ray is 99.0.0"),
     "kubernetes": ("1.36", "the_minor_is_supported"),
     "downloads.efa-installer": ("newest", "read its version, check its signature"),
@@ -213,8 +205,7 @@ def test_accepted_upgrades_fit_together_and_leave_out_what_is_held_back(site: Si
     add_image(site, RELEASE.images["aws-efa-k8s-device-plugin"], "v0.5.21")
     changes = changes_of(offered(site).values())
     assert {change.path[:2] for change in changes} == {
-        ("charts", "aws-efa-k8s-device-plugin"),
-        ("images", "aws-efa-k8s-device-plugin"),
+        (kind, "aws-efa-k8s-device-plugin") for kind in ("charts", "images")
     }
     upgraded = release_with({".".join(change.path): change.value for change in changes})
     assert findings(upgraded, project=PROJECT) == ()

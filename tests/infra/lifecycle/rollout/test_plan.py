@@ -154,7 +154,5 @@ def test_the_explanation_names_groups_jobs_and_choices() -> None:
     )
     assert [mode_of("wait"), mode_of("drain"), mode_of("go")] == ["Hold", "HoldAndDrain", None]
     deleted = plan_of_update({"steps": [step("delete")]})
-    assert (
-        explain(deleted, [JOB])[-1]
-        == "go:    update now: the nodes of a deleted or replaced group end with the jobs on them"
-    )
+    said = "go:    update now: the nodes of a deleted or replaced group end with the jobs on them"
+    assert explain(deleted, [JOB])[-1] == said

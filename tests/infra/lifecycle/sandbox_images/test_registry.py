@@ -42,9 +42,7 @@ def containerd() -> Iterator[list[str]]:
     """A containerd of its own; gives the start of a `ctr` command line."""
     programs = [shutil.which(name) for name in ("containerd", "ctr")]
     if None in programs or os.geteuid() != 0:
-        skipped(
-            "containerd", "no containerd on PATH, or not root", "apt-get install containerd, and run the tests as root"
-        )
+        skipped("containerd", "no containerd on PATH, or not root", "apt-get install containerd, and run as root")
     with short_folder() as folder:
         socket_file = folder / "containerd.sock"
         options = [f"--root={folder}/root", f"--state={folder}/state", f"--address={socket_file}"]

@@ -41,10 +41,8 @@ def test_prometheus_accepts_the_configuration_of_the_environment(tmp_path: Path)
     file.write_text(configuration(monitors(load_environment("dev"), load_release()), targets=tmp_path / "targets.json"))
     assert promtool("check", "config", file, folder=tmp_path) == ""
     jobs = [config["job_name"] for config in yaml.safe_load(file.read_text())["scrape_configs"]]
-    assert jobs == [
-        *(f"podMonitor/monitoring/ray-heads/{number}" for number in range(3)),
-        "podMonitor/monitoring/ray-workers/0",
-    ]
+    found = ("heads/0", "heads/1", "heads/2", "workers/0")
+    assert jobs == [f"podMonitor/monitoring/ray-{one}" for one in found]
 
 
 def test_a_monitor_selects_the_pods_of_its_own_namespace_unless_it_names_others() -> None:

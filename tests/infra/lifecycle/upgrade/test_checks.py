@@ -91,9 +91,8 @@ def test_a_healthy_stack_may_be_upgraded(kubernetes_api: Cluster) -> None:
 def test_an_api_in_use_is_refused_once_it_is_removed(kubernetes_api: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     kubernetes_api.items("v1", "Endpoints", namespace="default")
     assert ENDPOINTS in list(map(str, deprecated_apis(kubernetes_api)))
-    assert f"{ENDPOINTS} is deprecated and in use; no minor removes it yet" in list(
-        notes(case(kubernetes_api), groups=frozenset())
-    )
+    said = f"{ENDPOINTS} is deprecated and in use; no minor removes it yet"
+    assert said in list(notes(case(kubernetes_api), groups=frozenset()))
     assert problems(case(kubernetes_api)) == ()
     metrics = kubernetes_api.read_text("/metrics").replace('removed_release=""', 'removed_release="1.35"')
     monkeypatch.setattr(kubernetes_api, "read_text", lambda _path: metrics)
@@ -109,9 +108,8 @@ def test_a_budget_that_allows_no_eviction_is_named_unless_queues_are_held_for_it
             kubernetes_api.await_(budget, lambda one: one.get("status", {}).get("expectedPods") == 1, what="counted")
         (problem,) = problems(case(kubernetes_api))
     # The pod is healthy as soon as somebody else's test of this API server has nodes.
-    assert re.fullmatch(
-        r"PodDisruptionBudget budgets/strict allows no eviction \([01] of 1 pods healthy, 1 needed\)", problem.message
-    )
+    said = r"PodDisruptionBudget budgets/strict allows no eviction \([01] of 1 pods healthy, 1 needed\)"
+    assert re.fullmatch(said, problem.message)
 
 
 def test_an_add_on_that_eks_does_not_list_for_the_minor_or_cannot_tell_is_named(kubernetes_api: Cluster) -> None:

@@ -207,9 +207,8 @@ def test_the_enforcer_takes_the_addresses_of_its_own_pods_from_the_register_alon
 
     addresses = (("starting", ""), ("gone", "10.208.1.7"), ("elsewhere", "10.208.2.3"))
     pods = {str(number): manifest(*one) for number, one in enumerate(addresses, start=1)}
-    settings = Settings(
-        kubeconfig="", local=str(LOCAL), register="", aliases=[], stand_ins=[("kube-system", {}, "10.208.0.2")]
-    )
+    stand_ins = [("kube-system", dict[str, str](), "10.208.0.2")]
+    settings = Settings(kubeconfig="", local=str(LOCAL), register="", aliases=[], stand_ins=stand_ins)
     found: dict[str, dict[str, Manifest]] = {"Pod": pods, "NetworkPolicy": {}, "Namespace": {}}
     state = state_of(found, {"10.208.1.8": "1"}, settings)
     assert {pod.namespace: pod.address for pod in state.pods} == {
@@ -247,12 +246,9 @@ def test_iptables_takes_the_rules_and_replaces_them_without_a_rest(tmp_path: Pat
     inputs = (first_input(LOCAL), next_input(rules_of(isolated), ""), next_input(rules_of(), saved))
     for number, text in enumerate(inputs):
         (tmp_path / str(number)).write_text(text)
-    steps = "".join(
-        f"{restore} --noflush {tmp_path / str(number)} && {save} -t mangle && echo ---- && " for number in range(3)
-    )
-    done = subprocess.run(
-        ["unshare", "--net", "bash", "-c", f"{steps} true"], capture_output=True, text=True, check=False
-    )
+    step = f"{restore} --noflush {tmp_path}/{{}} && {save} -t mangle && echo ---- && "
+    command = ["unshare", "--net", "bash", "-c", "".join(step.format(number) for number in range(3)) + "true"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     first, second, third, _ = done.stdout.split("----\n")
     assert [text.count("-j RTP-POLICIES") for text in (first, second, third)] == [2, 2, 2]
