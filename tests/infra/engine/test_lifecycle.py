@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from infra.kube.api import KubernetesApi
 from infra.kube.connection import connect_with
 from infra.spec.cluster_names import KUEUE_API
 from infra.spec.manifest import Manifest
@@ -169,11 +168,10 @@ def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
 def test_planted_drift_is_found_and_a_silent_cluster_is_given_up(stack: Engine, tmp_path: Path) -> None:
     none = stack.lifecycle("drift", "--env", "dev", "--json")
     assert (none.returncode, json.loads(none.stdout)["differences"]) == (0, []), none.stdout
-    bucket, group = (
-        _urn(stack, kind) for kind in ("s3/bucket:Bucket::checkpoints", "cloudwatch/logGroup:LogGroup::cluster")
-    )
+    ends = "s3/bucket:Bucket::checkpoints", "cloudwatch/logGroup:LogGroup::cluster"
+    [bucket], [group] = ([urn for urn in stack.provider.ids if urn.endswith(end)] for end in ends)
     stack.provider.outside = {bucket: {"tags": {"owner": "somebody"}}, group: None}
-    api = _api(tmp_path)
+    api = connect_with(next(tmp_path.rglob("kubeconfig*")))
     api.patch(QUEUE, {"spec": {"queueingStrategy": "StrictFIFO"}})
     found = stack.lifecycle("drift", "--env", "dev", "--json")
     assert (found.returncode, found.stdout[:1]) == (1, "{"), found.stdout
@@ -281,15 +279,6 @@ def test_a_test_cluster_that_fails_its_test_is_taken_down(stack: Engine) -> None
 def _succeed(stack: Engine, *arguments: str) -> None:
     ran = stack.lifecycle(*arguments)
     assert ran.returncode == 0, ran.stdout
-
-
-def _urn(stack: Engine, end: str) -> str:
-    (found,) = [urn for urn in stack.provider.ids if urn.endswith(end)]
-    return found
-
-
-def _api(folder: Path) -> KubernetesApi:
-    return connect_with(next(folder.rglob("kubeconfig*")))
 
 
 def _release(stack: Engine, version: str) -> None:

@@ -34,7 +34,7 @@ def trust(principal: object, **elements: object) -> str:
     return document(statement(Action="sts:AssumeRole", Principal=principal, **elements))
 
 
-def permission(action: object, resource: object, **elements: object) -> str:
+def permit(action: object, resource: object, **elements: object) -> str:
     return document(statement(Action=action, Resource=resource, **elements))
 
 

@@ -8,16 +8,7 @@ from infra.policy import RULES, Finding, evaluate, tokens
 from infra.policy.graph import UNKNOWN
 from infra.policy.rule import ResourceRule
 from infra.policy.rules import RULES_BY_TOPIC
-from tests.infra.policy.compliant import (
-    DENY_PLAIN,
-    TAGS,
-    compliant_stack,
-    document,
-    permission,
-    resource,
-    statement,
-    trust,
-)
+from tests.infra.policy.compliant import DENY_PLAIN, TAGS, compliant_stack, document, permit, resource, statement, trust
 from tests.infra.spec.samples import Tree
 
 BY_NAME = {rule.name: rule for rule in RULES}
@@ -31,7 +22,7 @@ BUCKET_KEY = f"bucket-encryption.{P}.rules.0.applyServerSideEncryptionByDefault"
 
 
 def role_allows(action: object, resource: object) -> Tree:
-    return {f"role-policy.{P}.policy": permission(action, resource)}
+    return {f"role-policy.{P}.policy": permit(action, resource)}
 
 
 def role_states(**elements: object) -> Tree:
@@ -85,7 +76,7 @@ VIOLATIONS: tuple[tuple[str, Tree, str], ...] = (
     ("no-wildcard-actions", role_allows("*", "arn:aws:s3:::b"), "allows *"),
     ("no-wildcard-actions", role_allows(["s3:Get*"], "x"), "allows s3:Get*"),
     ("no-wildcard-actions", role_states(NotAction="iam:*", Resource="x"), "allows NotAction:iam:*"),
-    ("no-wildcard-actions", {f"role.{P}.inlinePolicies": [{"policy": permission("s3:*", "x")}]}, "allows s3:*"),
+    ("no-wildcard-actions", {f"role.{P}.inlinePolicies": [{"policy": permit("s3:*", "x")}]}, "allows s3:*"),
     ("no-wildcard-resources", role_allows(["s3:GetObject", "ec2:DescribeImages"], "*"), "allows s3:GetObject on every"),
     ("no-wildcard-resources", role_states(Action="s3:GetObject", NotResource="x"), "on every resource"),
     ("pass-role-names-the-service", role_allows("iam:PassRole", "arn:aws:iam::1:role/x"), "to any service"),

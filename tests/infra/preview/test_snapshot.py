@@ -14,16 +14,7 @@ from infra.preview.recording import Recording, Resource, record
 from infra.spec.release import load_release
 from tests.infra.aws.graphs import ENVIRONMENTS, graph, settings_of
 from tests.infra.preview import snapshot
-from tests.infra.preview.snapshot import (
-    REPLACING,
-    STATE,
-    Snapshot,
-    differences,
-    losses,
-    read_snapshot,
-    rendered,
-    snapshot_of,
-)
+from tests.infra.preview.snapshot import REPLACING, STATE, Snapshot, differences, losses, read_snapshot, snapshot_of
 
 PROD = graph("prod")
 BEFORE = snapshot_of(PROD)
@@ -52,7 +43,7 @@ def test_the_graph_is_the_recorded_one_as_the_command_writes_it(environment: str
     before, after = read_snapshot(environment), snapshot_of(graph(environment))
     assert list(losses(before, after)) == []
     assert list(differences(before, after)) == [], f"if this is meant: {snapshot.__doc__}"
-    assert (snapshot.GRAPHS / f"{environment}.json").read_text(encoding="utf-8") == rendered(before)
+    assert (snapshot.GRAPHS / f"{environment}.json").read_text(encoding="utf-8") == snapshot.rendered(before)
 
 
 def test_every_type_that_the_policy_or_an_upgrade_protects_is_watched() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from infra.spec.catalog import load_catalog
-from infra.spec.cost import CostItem, estimate_cost
+from infra.spec.cost import estimate_cost
 from infra.spec.errors import SettingsError
 from infra.spec.settings import StackSettings, from_mapping
 from infra.spec.settings.stores import LustreSettings
@@ -73,14 +73,9 @@ def test_the_subnet_has_an_address_for_every_file_server() -> None:
         settings(small, size_gib=1_200_000)
 
 
-def line_of(**fields: Any) -> CostItem:  # noqa: ANN401 - settings of any type
-    cost = estimate_cost(settings(**fields), catalog=load_catalog())
-    (found,) = [item for item in cost.items if item.name.startswith("FSx for Lustre")]
-    return found
-
-
 def test_it_costs_its_size_whether_used_or_not_and_a_tier_without_a_price_is_unresolved() -> None:
-    line = line_of(size_gib=2400, tier="scratch")
+    of_scratch = estimate_cost(settings(size_gib=2400, tier="scratch"), catalog=load_catalog())
+    (line,) = [item for item in of_scratch.items if item.name.startswith("FSx for Lustre")]
     assert (line.name, line.idle, line.full) == ("FSx for Lustre, scratch, GiB", 2400, 2400)
     assert line.usd_per_unit_hour == pytest.approx(0.14 / 730)
     catalog = load_catalog()

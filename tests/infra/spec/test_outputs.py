@@ -11,14 +11,7 @@ from infra.spec.catalog import load_catalog
 from infra.spec.errors import RefusedError, SettingsError
 from infra.spec.node_group import resolve_node_groups
 from infra.spec.node_labels import GPU_TAINT, SPOT_TAINT
-from infra.spec.outputs import (
-    SCHEMA_VERSION,
-    GpuGroupOutput,
-    StackOutputs,
-    check_outputs,
-    gpu_group_output,
-    read_outputs,
-)
+from infra.spec.outputs import GpuGroupOutput, StackOutputs, check_outputs, gpu_group_output, read_outputs
 from infra.spec.release import load_release
 from infra.spec.settings import StackSettings, from_mapping, load_environment
 from tests.infra.spec.samples import SHIPPED, Tree, changed, dev_sections
@@ -34,25 +27,16 @@ def gpu_groups_of(settings: StackSettings) -> list[GpuGroupOutput]:
 def sample_outputs() -> Tree:
     groups = gpu_groups_of(from_mapping(dev_sections(), file="sample"))
     return {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": 1,
         "platform": RELEASE.platform,
         "environment": "dev",
         "kind": "dev",
         "region": "us-east-1",
         "account": "111122223333",
-        "cluster": {
-            "name": "dev",
-            "endpoint": "https://x.eks.amazonaws.com",
-            "certificate_authority": "TFM=",
-            "kubernetes": RELEASE.kubernetes.version,
-        },
+        "cluster": {"name": "dev", "endpoint": "https://x.y", "certificate_authority": "TFM="}
+        | {"kubernetes": RELEASE.kubernetes.version},
         "registries": {"trainer": "ecr/trainer", "mlflow": "ecr/mlflow"},
-        "storage": {
-            "checkpoint_bucket": "checkpoints",
-            "artifact_bucket": "artifacts",
-            "efs_id": "fs-0123456789abcdef0",
-            "efs_access_point": "fsap-0123456789abcdef0",
-        },
+        "storage": {"checkpoint_bucket": "c", "artifact_bucket": "a", "efs_id": "fs-1", "efs_access_point": "fsap-1"},
         "mlflow_uri": "http://mlflow.mlflow.svc:5000",
         "roles": {"trainer": ROLE},
         "teams": [{"name": "research", "namespace": "research", "queue": "research"}],

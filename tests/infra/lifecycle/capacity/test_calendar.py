@@ -19,7 +19,7 @@ from infra.lifecycle.capacity.cluster_jobs import cluster_jobs, job_of
 from infra.lifecycle.capacity.document import calendar_document
 from infra.lifecycle.capacity.offers import Reserved
 from infra.lifecycle.capacity.picture import write_picture
-from infra.lifecycle.capacity.placing import Fit, Job, place
+from infra.lifecycle.capacity.placing import Job, place
 from infra.lifecycle.capacity.timeline import LATE, RUNS, WAITS, WINDOW, findings, time_line
 from infra.lifecycle.capacity.timeline import NOW as NOW_MARK
 from infra.lifecycle.capacity.windows import Window, windows_of
@@ -225,14 +225,11 @@ JOBS = st.lists(
 def test_no_more_gpus_are_promised_than_there_are_and_no_job_delays_one_before_it(waiting: list[Job]) -> None:
     placed = [one for one in place(BLOCK, waiting, now=NOW) if one.nodes_until != one.starts]
     for moment in (one.starts for one in placed):
-        assert sum(one.job.gpus for one in placed if _runs_at(one, moment)) <= BLOCK.gpus
+        running = [one for one in placed if one.ends is not None and one.starts <= moment < one.ends]
+        assert sum(one.job.gpus for one in running) <= BLOCK.gpus
     alone = place(BLOCK, waiting[:-1], now=NOW)
     everybody = {id(one.job): one.starts for one in place(BLOCK, waiting, now=NOW)}
     assert all(everybody[id(one.job)] == one.starts for one in alone)
-
-
-def _runs_at(fit: Fit, moment: datetime) -> bool:
-    return fit.ends is not None and fit.starts <= moment < fit.ends
 
 
 def workers(pod: Manifest | None = None, *, name: str = "workers", gpus: int = 8, **fields: Any) -> Manifest:  # noqa: ANN401 - of KubeRay
@@ -269,10 +266,6 @@ class Jobs:
 
     def items_if_served(self, _: str, kind: str) -> list[Manifest]:
         return self._kinds.get(kind, [])
-
-
-def read(jobs: list[Manifest], workloads: list[Manifest]) -> list[str]:
-    return [one.name for one in cluster_jobs(cast("KubernetesApi", Jobs(RayJob=jobs, Workload=workloads)))]
 
 
 def test_a_job_that_waits_may_use_the_groups_that_it_names_and_has_gpus_per_pod() -> None:
@@ -316,4 +309,5 @@ def test_jobs_are_in_the_order_of_the_queue_without_those_that_have_ended_or_are
     jobs = [young, rayjob(name="old"), rayjob(name="urgent"), rayjob(name="stopped"), ended]
     workloads = [workload("urgent", spec={"priority": 3000}), workload("old", spec={"priority": 2000})]
     workloads += [workload("young", spec={"priority": 2000}), workload("stopped", spec={"active": False})]
-    assert read(jobs, workloads) == ["urgent", "old", "young"]
+    found = cluster_jobs(cast("KubernetesApi", Jobs(RayJob=jobs, Workload=workloads)))
+    assert [one.name for one in found] == ["urgent", "old", "young"]

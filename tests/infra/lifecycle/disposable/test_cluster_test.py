@@ -28,12 +28,7 @@ OPTIONS = ("--owner", "me@example.com", "--account", "111122223333")
 
 
 class Life:
-    """A cluster whose steps answer as told.
-
-    Attributes:
-        steps: what ran, in order.
-        said: the printed lines.
-    """
+    """A cluster whose steps answer as told, and note that they ran."""
 
     def __init__(self, answers: Mapping[str, int | BaseException] | None = None, *, keeps_failed: bool = False) -> None:
         self.steps: list[str] = []

@@ -92,14 +92,10 @@ def test_the_status_of_the_suite_is_that_of_the_step(suite: Path, monkeypatch: p
     assert conformance.run_conformance("dev") == 1, "a suite that a signal ended has failed"
 
 
-def _of_a_terminal(command: subprocess.Popen[bytes]) -> None:
-    os.killpg(command.pid, signal.SIGINT)
-
-
 @pytest.mark.parametrize(
     ("send", "grace_seconds"),
     [
-        pytest.param(_of_a_terminal, 60.0, id="Ctrl-C of a terminal"),
+        pytest.param(lambda command: os.killpg(command.pid, signal.SIGINT), 60.0, id="Ctrl-C of a terminal"),
         pytest.param(lambda command: command.send_signal(signal.SIGTERM), 60.0, id="SIGTERM to the command alone"),
         pytest.param(lambda command: command.send_signal(signal.SIGINT), 0.1, id="SIGINT to the command alone"),
     ],

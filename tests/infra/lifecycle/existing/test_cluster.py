@@ -206,7 +206,7 @@ def test_a_setting_that_does_not_fit_the_cluster_is_the_only_problem(existing: E
     assert f"is v1.6.0-eksbuild.1, the release needs {lowest} or newer" in told
 
 
-def test_what_the_stack_has_made_itself_is_no_problem(existing: Existing) -> None:
+def test_what_the_stack_has_made_itself_or_its_settings_name_is_no_problem(existing: Existing) -> None:
     tag = {STACK_TAG: stack_tag(existing.settings())}
     existing.eks.entries[ADMIN] = tag
     existing.eks.nodegroups["system-us-east-1a-0123456"] = tag
@@ -218,9 +218,6 @@ def test_what_the_stack_has_made_itself_is_no_problem(existing: Existing) -> Non
     for name in ("aws-efs-csi-driver", "eks-node-monitoring-agent"):
         existing.eks.addons[name] = {"addonVersion": "v3.4.1-eksbuild.1", "status": "ACTIVE", "tags": tag}
     assert existing.answers() == []
-
-
-def test_an_administrator_in_the_settings_and_a_role_by_a_service_account_are_no_problem(existing: Existing) -> None:
     existing.eks.entries[ADMIN] = {}
     existing.eks.identities.clear()
     in_addon(existing, "aws-ebs-csi-driver", serviceAccountRoleArn=DRIVER_ROLE)
@@ -254,13 +251,13 @@ def test_the_platform_waits_for_its_images_until_the_stack_has_nodes_on_the_clus
 
 def preflight(existing: Existing) -> list[str]:
     """The problems of the whole preflight, which cannot connect to the cluster."""
+
+    def no_connection(*_: object, **__: object) -> NoReturn:
+        raise RefusedError("the preflight cannot connect")
+
     one = replace(case(sections=existing.sections({"aws.allowed_accounts": [ACCOUNT]})), connect=no_connection)
     with existing.eks.serving(one.session):
         return [str(problem) for problem in problems(one)]
-
-
-def no_connection(*_: object, **__: object) -> NoReturn:
-    raise RefusedError("the preflight cannot connect")
 
 
 def test_the_preflight_names_the_problem_and_does_not_ask_a_cluster_without_an_api_server(existing: Existing) -> None:

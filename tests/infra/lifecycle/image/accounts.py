@@ -36,11 +36,7 @@ def allow_moto(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 class Account:
-    """The account of an environment.
-
-    Args:
-        environment: name of the environment.
-    """
+    """The account of an environment."""
 
     def __init__(self, environment: str) -> None:
         self.registry = Registry.of(settings_in_moto(environment), account=DEFAULT_ACCOUNT_ID)

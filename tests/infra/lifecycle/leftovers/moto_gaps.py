@@ -46,7 +46,8 @@ def filled() -> Iterator[None]:
             for name, method in methods.items():
                 patch.setattr(response, name, method, raising=False)
         patch.setitem(backup_urls.url_paths, _POINTS_PATH, BackupResponse.dispatch)
-        patch.setattr(DBInstanceAutomatedBackup, "dbi_resource_id", property(_resource_id), raising=False)
+        resource_id = property(lambda backup: f"db-{backup.db_instance_identifier}")
+        patch.setattr(DBInstanceAutomatedBackup, "dbi_resource_id", resource_id, raising=False)
         patch.setattr(SimpleSystemManagerBackend, "get_parameter", _with_amis(SimpleSystemManagerBackend.get_parameter))
         yield
 
@@ -151,10 +152,6 @@ def _recovery_points() -> Mapping[str, Any]:
         return ActionResult({})
 
     return {one.__name__: one for one in (list_recovery_points_by_backup_vault, delete_recovery_point)}
-
-
-def _resource_id(backup: Any) -> str:  # noqa: ANN401 - as above
-    return f"db-{backup.db_instance_identifier}"
 
 
 def _retained_backups() -> Mapping[str, Any]:

@@ -25,14 +25,7 @@ WHOLES = ("EKS cluster", "EC2 instance", "EFS file system", "VPC", "KMS key", "I
 
 @dataclass
 class Reaper:
-    """Removes our stack, with a clock that only waiting moves.
-
-    Attributes:
-        owner: whose stack it is.
-        wire: what goes over the wire to AWS.
-        waited: seconds that it waited.
-        mine: what was planted of the stack.
-    """
+    """Removes our stack, of which `mine` was planted, with a clock that only waiting moves."""
 
     owner: Owner
     wire: Wire

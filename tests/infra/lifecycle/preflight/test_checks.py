@@ -22,13 +22,7 @@ from infra.lifecycle.commands.own_images import OwnImages
 from infra.lifecycle.image.recipes import IMAGES
 from infra.lifecycle.preflight import checks as preflight
 from infra.lifecycle.preflight.case import Case
-from infra.lifecycle.preflight.checks import (
-    capacity_blocks_have_not_ended,
-    check,
-    notes,
-    problems,
-    reservations_match_the_settings,
-)
+from infra.lifecycle.preflight.checks import check, notes, problems
 from infra.lifecycle.preflight.crd_fields import dropped
 from infra.lifecycle.sandbox.modules import KUBERAY, PREVIOUS_KUBERAY, Module
 from infra.lifecycle.stack.bring_up import BringUp
@@ -51,10 +45,6 @@ MOTO_ACCOUNT = "123456789012"
 RESERVATION = {"kind": "reservation", "id": "cr-0123456789abcdef0", "availability_zone": "us-east-1a"}
 
 
-def quota(value: float) -> Tree:
-    return {"QuotaName": "Running vCPUs", "Value": value}
-
-
 @pytest.fixture
 def quotas(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, float]]:
     """AWS with one account; EC2 quotas, which moto lacks, come from the dictionary; default 10,000."""
@@ -63,7 +53,7 @@ def quotas(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, float]]:
     def get(_: ServiceQuotasBackend, service_code: str, quota_code: str) -> Tree:
         if service_code != "ec2":
             raise NoSuchResource
-        return quota(values.get(quota_code, 10_000))
+        return {"QuotaName": "Running vCPUs", "Value": values.get(quota_code, 10_000)}
 
     monkeypatch.setattr(ServiceQuotasBackend, "get_service_quota", get)
     monkeypatch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")  # 1,300 images, of no use here
@@ -233,14 +223,14 @@ def test_a_reservation_must_match_the_settings() -> None:
         session = _Session()
         found = {"CapacityReservations": [{**ACTIVE, **reservation}]}
         session.stub.add_response("describe_capacity_reservations", found)
-        told = [said for said, _ in reservations_match_the_settings(replace(settings, session=session))]
+        told = [said for said, _ in preflight.reservations_match_the_settings(replace(settings, session=session))]
         assert told == [f"group h100: cr-0123456789abcdef0 {message}"] * bool(message)
 
 
 def test_a_block_that_has_ended_is_named() -> None:
     block = {**RESERVATION, "kind": "capacity_block", "ends": "2029-12-31T00:00:00Z"}
     one = case({"gpu_groups.1.capacity": block, "gpu_groups.1.placement": "none"}, role=None)
-    found = [said for said, _ in capacity_blocks_have_not_ended(one)]
+    found = [said for said, _ in preflight.capacity_blocks_have_not_ended(one)]
     assert found == ["group h100: cr-0123456789abcdef0 ended at 2029-12-31T00:00:00+00:00"]
 
 

@@ -22,7 +22,6 @@ from tests.engines.kubernetes_jobs import job
 from tests.engines.kubernetes_operators import Operated
 from training.cluster.state import JobState
 
-_SECONDS = 60
 TEAMS = ("platform", "research")
 
 
@@ -55,15 +54,12 @@ def is_running(state: JobState) -> bool:
     return state.stage == "running"
 
 
-def is_held(state: JobState) -> bool:
-    return state.stage == "queued" and "held while the platform is updated" in state.reason
-
-
 def test_a_held_queue_admits_no_job_while_those_that_run_go_on(held: Operated) -> None:
     first = running(held, "first")
     assert hold_queues(held.cluster, "Hold") == TEAMS
     second = held.submit(job("second", team="platform", workers=1, gpus_per_worker=0))
-    held.await_state(second, is_held, what="held")
+    said = "held while the platform is updated"
+    held.await_state(second, lambda state: state.stage == "queued" and said in state.reason, what="held")
     assert is_running(held.look(first))
     assert release_queues(held.cluster) == TEAMS
     held.await_state(second, lambda state: state.stage == "starting", what="admitted")

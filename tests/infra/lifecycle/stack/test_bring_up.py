@@ -22,12 +22,7 @@ from tests.infra.lifecycle.image.accounts import put_image
 
 @dataclass
 class Account:
-    """One environment in moto's account, changed by doubles of Pulumi and of the image commands.
-
-    Attributes:
-        steps: what ran, in order.
-        fails: the step that fails.
-    """
+    """One environment in moto's account, changed by doubles of Pulumi and of the image commands, which note their steps."""
 
     settings: StackSettings
     session: boto3.Session

@@ -76,21 +76,20 @@ def _open(client: Client) -> None:
     client.put_public_access_block(Bucket=BUCKET.name, PublicAccessBlockConfiguration={**on, **off})
 
 
-def _suspend(client: Client) -> None:
-    client.put_bucket_versioning(Bucket=BUCKET.name, VersioningConfiguration={"Status": "Suspended"})
-
-
-def _allow_acls(client: Client) -> None:
-    rules = {"Rules": [{"ObjectOwnership": "ObjectWriter"}]}
-    client.put_bucket_ownership_controls(Bucket=BUCKET.name, OwnershipControls=rules)
-
-
 def test_a_bucket_with_content_and_a_wrong_setting_is_refused_by_its_name() -> None:
+    suspended, acls = {"Status": "Suspended"}, {"Rules": [{"ObjectOwnership": "ObjectWriter"}]}
+    named = {"Bucket": BUCKET.name}
     spoils: tuple[tuple[Callable[[Client], object], str], ...] = (
         (lambda client: client.delete_bucket_policy(Bucket=BUCKET.name), "must deny requests without TLS"),
-        (_suspend, "versioning is Suspended, must be Enabled"),
+        (
+            lambda one: one.put_bucket_versioning(**named, VersioningConfiguration=suspended),
+            "versioning is Suspended, must be Enabled",
+        ),
         (_open, "public access: BlockPublicPolicy, RestrictPublicBuckets must be on"),
-        (_allow_acls, "object ownership must be BucketOwnerEnforced"),
+        (
+            lambda one: one.put_bucket_ownership_controls(**named, OwnershipControls=acls),
+            "object ownership must be BucketOwnerEnforced",
+        ),
         (lambda client: client.delete_bucket_lifecycle(Bucket=BUCKET.name), "no lifecycle rule expires old versions"),
         (lambda client: client.delete_bucket_encryption(Bucket=BUCKET.name), "encryption is off"),
     )

@@ -7,15 +7,8 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from infra.lifecycle.upgrade.checks import (
-    ROLLBACK_CHECKS,
-    Upgraded,
-    deprecated_apis,
-    nodes_are_not_too_old_for_the_minor,
-    notes,
-    problems,
-    running_minor,
-)
+from infra.lifecycle.upgrade import checks
+from infra.lifecycle.upgrade.checks import ROLLBACK_CHECKS, Upgraded, deprecated_apis, notes, problems, running_minor
 from infra.spec.cluster_names import NO_EVICTION
 from infra.spec.errors import NoAnswerError, NotFoundError
 from infra.spec.manifest import Manifest, api_object
@@ -147,8 +140,8 @@ def test_nodes_that_the_control_plane_would_leave_behind_are_named(kubernetes_ap
     node = api_object("v1", "Node", "old", labels={GROUP_LABEL: "block"})
     with kubernetes_api.applied(node):
         kubernetes_api.update_status(node, {"nodeInfo": _node_info("v1.32.9-eks-113cf36")})
-        assert list(nodes_are_not_too_old_for_the_minor(case(kubernetes_api))) == []
-        ((message, _),) = nodes_are_not_too_old_for_the_minor(case(kubernetes_api, minor="1.36"))
+        assert list(checks.nodes_are_not_too_old_for_the_minor(case(kubernetes_api))) == []
+        ((message, _),) = checks.nodes_are_not_too_old_for_the_minor(case(kubernetes_api, minor="1.36"))
     assert message == "1 nodes of block run Kubernetes 1.32, too old for a control plane of 1.36: old"
 
 

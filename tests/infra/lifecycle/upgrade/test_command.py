@@ -25,13 +25,6 @@ def test_wrong_input_is_refused_before_anything_is_asked(stack: Stack, capsys: p
         assert said in capsys.readouterr().err
 
 
-def test_a_stack_that_does_not_exist_is_named(stack: Stack, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    stack()
-    (tmp_path / "pulumi").write_text("#!/bin/sh\necho \"error: no stack named 'dev' found\" >&2; exit 255\n")
-    assert main(["upgrade", "--env", "dev"]) == 1
-    assert "bring it up: `make up ENV=dev`" in capsys.readouterr().err
-
-
 def test_a_step_leaves_resources_out_and_asks_no_policy_about_the_rest(stack: Stack, tmp_path: Path) -> None:
     stack()
     (tmp_path / "pulumi").write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/arguments\n')

@@ -69,7 +69,8 @@ def test_exec_and_port_forward_reach_a_running_pod(restricted: Pods) -> None:
 def test_a_pod_reaches_one_on_another_node_by_the_name_of_its_service(restricted: Pods) -> None:
     server(restricted)
     client = restricted.pod("client", _FETCH.format("web.default.svc.cluster.local/80"), node="system")
-    with restricted.applied(_service("web")):
+    spec = {"selector": {"app": "server"}, "ports": [{"port": 80, "targetPort": 8080}]}
+    with restricted.applied(api_object("v1", "Service", "web", namespace="default", spec=spec)):
         restricted.cluster.apply(client)
         restricted.await_phase(client, "Succeeded")
     assert restricted.log(client).endswith("hello from server")
@@ -114,8 +115,3 @@ def test_nobody_without_a_certificate_or_token_reaches_a_kubelet(real_nodes: Pod
     with PoolManager(cert_reqs="CERT_NONE") as pool, warnings.catch_warnings():  # its certificate is self-signed
         warnings.simplefilter("ignore", InsecureRequestWarning)
         assert pool.request("GET", f"https://{address}:10250/pods", retries=False).status == 401
-
-
-def _service(name: str) -> Manifest:
-    spec = {"selector": {"app": "server"}, "ports": [{"port": 80, "targetPort": 8080}]}
-    return api_object("v1", "Service", name, namespace="default", spec=spec)
