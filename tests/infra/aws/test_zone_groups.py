@@ -23,13 +23,10 @@ def test_a_group_that_spreads_over_zones_replaces_only_its_managed_group_and_the
     assert list(losses(snapshot_of(ONE_ZONE), snapshot_of(ALL_ZONES))) == []
 
 
-def test_the_new_managed_groups_exist_before_the_old_one_is_deleted() -> None:
+def test_the_new_managed_groups_exist_before_the_old_one_is_deleted_and_share_its_template() -> None:
     """Pulumi creates before it deletes what is gone; only a resource that replaces itself may be deleted first."""
     new = [one for one in ALL_ZONES.of_type(tokens.NODE_GROUP) if one.name.startswith("t4-")]
     assert not any(one.delete_before_replace for one in new)
-
-
-def test_the_launch_template_stays_and_all_zones_use_it() -> None:
     template = ALL_ZONES.find(tokens.LAUNCH_TEMPLATE, "t4")
     assert template.urn == ONE_ZONE.find(tokens.LAUNCH_TEMPLATE, "t4").urn
     assert template.properties == ONE_ZONE.find(tokens.LAUNCH_TEMPLATE, "t4").properties

@@ -220,7 +220,9 @@ def environments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "environments"
 
 
-def test_a_test_environment_is_written_once(environments: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_test_environment_is_written_once_and_not_with_an_invalid_name(
+    environments: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     command = [*ENVIRONMENT, "--name", "test-4711", "--hours", "2"]
     assert main(command) == 0
     settings = load_environment("test-4711")
@@ -229,9 +231,6 @@ def test_a_test_environment_is_written_once(environments: Path, capsys: pytest.C
     assert timedelta(hours=1) < settings.environment.expires - datetime.now(UTC) <= timedelta(hours=2)
     assert main(command) == 2
     assert "test-4711.yaml: exists" in capsys.readouterr().err
-
-
-def test_a_test_environment_with_an_invalid_name_is_not_written(environments: Path) -> None:
     before = set(environments.parent.rglob("*"))
     for name in ("Test_1", "../test", "test-\nkind: prod"):
         assert main([*ENVIRONMENT, "--name", name]) == 2, name

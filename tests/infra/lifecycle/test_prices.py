@@ -49,12 +49,15 @@ def small_catalog() -> Catalog:
 SERVICE_ANSWERS = [[product(0.5, usage=f"USE1-{query.usage}")] for query in SERVICES.values()]
 
 
-def test_a_single_match_is_the_price() -> None:
+def test_a_single_match_or_equal_prices_are_the_price() -> None:
     found = look_up(small_catalog(), client_answering([product(0.8)], *SERVICE_ANSWERS, [product(0.17)]))
     assert found.instances == (Quote("g6.xlarge", 0.8),)
     assert found.services[0] == Quote("eks_cluster_hour", 0.5)
     assert found.databases == (Quote("db.m7g.large", 0.17),)
     assert found.missing == ()
+    answer = [product(1, more=(0.5,)), product(1)]
+    found = look_up(small_catalog(), client_answering(answer, *SERVICE_ANSWERS, [product(1)]))
+    assert found.instances == (Quote("g6.xlarge", 1),)
 
 
 def test_a_type_that_is_not_sold_in_the_price_region_is_not_looked_up() -> None:
@@ -75,12 +78,6 @@ def test_no_match_and_several_matches_are_unresolved() -> None:
         (missing,) = found.missing
         assert missing.name == "g6.xlarge"
         assert reason in missing.reason
-
-
-def test_equal_prices_are_one_price_and_only_the_first_tier_counts() -> None:
-    answer = [product(1, more=(0.5,)), product(1)]
-    found = look_up(small_catalog(), client_answering(answer, *SERVICE_ANSWERS, [product(1)]))
-    assert found.instances == (Quote("g6.xlarge", 1),)
 
 
 def test_only_the_regions_prefix_is_allowed_in_a_usage_type() -> None:

@@ -25,7 +25,9 @@ def without_programs_and_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         monkeypatch.delenv(variable, raising=False)
 
 
-def test_an_unknown_environment_is_named_before_a_missing_program_or_image(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_or_no_environment_is_named_before_a_missing_program_or_image(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     for words in (
         "preview --env prd",
         "up --env prd",
@@ -39,9 +41,6 @@ def test_an_unknown_environment_is_named_before_a_missing_program_or_image(capsy
     ):
         assert main(words.split()) == 2, words
         assert "unknown environment 'prd' (did you mean prod?)" in capsys.readouterr().err
-
-
-def test_a_push_without_an_environment_says_so_first(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["image", "--push"]) == 2
     assert "--push needs the environment" in capsys.readouterr().err
 

@@ -59,14 +59,12 @@ def test_options_references_secrets_and_ids_are_recorded() -> None:
     assert isinstance(recording.outputs["count"], int)
 
 
-def test_a_preview_knows_inputs_only() -> None:
+def test_a_preview_knows_inputs_only_and_no_computed_members_of_them() -> None:
     recording = recorded(vpc_with_options, is_preview=True)
     subnet = recording.find("aws:ec2/subnet:Subnet", "subnet")
     assert subnet.properties == {"vpcId": UNKNOWN, "cidrBlock": "10.0.0.0/24"}
     assert recording.outputs["vpc"] is UNKNOWN
 
-
-def test_a_preview_does_not_know_computed_members_of_an_input() -> None:
     def program() -> None:
         cluster = aws.eks.Cluster("c", role_arn="arn", vpc_config=aws.eks.ClusterVpcConfigArgs(subnet_ids=["subnet-1"]))
         pulumi.export("group", cluster.vpc_config.cluster_security_group_id)

@@ -44,7 +44,7 @@ def sample_outputs() -> Tree:
     }
 
 
-def test_a_groups_output_has_devices_limits_and_labels() -> None:
+def test_a_groups_output_has_devices_limits_labels_drain_time_and_sharing() -> None:
     t4, h100 = read_outputs(sample_outputs(), file="sample").gpu_groups
     assert (h100.name, h100.instance_type, h100.gpus_per_node, h100.devices_per_gpu) == ("h100", "p5.48xlarge", 8, 1)
     assert (h100.efa_per_node, h100.max_nodes, h100.capacity_type) == (32, 2, "ON_DEMAND")
@@ -56,9 +56,6 @@ def test_a_groups_output_has_devices_limits_and_labels() -> None:
         "ray-train-platform/capacity": "on_demand",
     }
     assert h100.selector == {"ray-train-platform/group": "h100"}
-
-
-def test_a_groups_output_has_the_drain_time_and_the_sharing() -> None:
     block = {"kind": "capacity_block", "id": "cr-0123456789abcdef0", "availability_zone": "us-east-1a"}
     changes = {
         "gpu_groups.1.capacity": {**block, "ends": "2030-01-08T11:30:00Z"},

@@ -64,13 +64,10 @@ def test_what_is_not_known_is_said_and_no_shortfall() -> None:
     assert "price not known: access denied, needs ec2:X" in found.notes
 
 
-def test_spot_is_as_certain_as_its_placement_score() -> None:
+def test_spot_is_as_certain_as_its_score_compared_with_on_demand_and_warns_of_its_end() -> None:
     certain = {score: judge(spot(score=score), need(), place()).certainty for score in (10, 7, 6, 4, 3, DENIED)}
     likely, possible, unlikely = Certainty.LIKELY, Certainty.POSSIBLE, Certainty.UNLIKELY
     assert certain == {10: likely, 7: likely, 6: possible, 4: possible, 3: unlikely, DENIED: possible}
-
-
-def test_spot_is_compared_with_on_demand_and_warns_of_its_end() -> None:
     notes = judge(spot(), need(), place()).notes
     assert "60% below on demand" in notes
     assert "$30.00 to $60.00 per node hour in the last week" in notes
@@ -174,14 +171,11 @@ def group(found: Change, changes: Tree | None = None) -> Tree:
     return dict(entry)
 
 
-def test_on_demand_changes_size_and_zone_only_where_they_do_not_suffice() -> None:
+def test_on_demand_changes_size_and_zone_only_where_needed_and_keeps_a_fixed_size() -> None:
     assert change(on_demand()) == Change(quotas={})
     assert group(change(on_demand(), need(nodes=5))) == {**sections()["gpu_groups"][1], "max_size": 5}
     elsewhere = change(on_demand(zones=("us-east-1c", "us-east-1f")))
     assert group(elsewhere)["availability_zones"] == ["us-east-1c"]
-
-
-def test_a_group_whose_nodes_kueue_assigns_keeps_a_fixed_size() -> None:
     fixed = {
         "gpu_groups.1.min_size": 2,
         "gpu_groups.1.desired_size": 2,
@@ -201,14 +195,11 @@ def test_spot_says_that_efa_is_meant_and_uses_all_types_of_a_group_without_it() 
     assert change(spot(), need("t4")).group == ()
 
 
-def test_a_reservation_is_named_with_the_placement_group_that_it_has() -> None:
+def test_a_reservation_has_its_placement_group_and_a_block_replaces_zones_placement_and_sizes() -> None:
     capacity = {"kind": "reservation", "id": RESERVATION_ID, "availability_zone": "us-east-1b"}
     assert group(change(reserved(zone="us-east-1b"))) == {**H100, "capacity": capacity}
     found = group(change(reserved(placement_group="ours")))
     assert (found["placement"], found["capacity"]["placement_group"]) == ("cluster", "ours")
-
-
-def test_a_block_replaces_zones_placement_and_sizes() -> None:
     changes = {"gpu_groups.1.min_size": 2, "gpu_groups.1.desired_size": 2, "gpu_groups.1.topology": "network"}
     capacity = {"kind": "capacity_block", "id": BLOCK_ID, "availability_zone": "us-east-1a"}
     assert group(change(block(), None, changes), changes) == {
@@ -260,7 +251,7 @@ def test_a_group_is_named_unless_there_is_only_one() -> None:
         need(changes={"gpu_groups": [], "teams": []})
 
 
-def test_the_start_is_now_a_day_in_utc_or_a_time_with_its_zone() -> None:
+def test_the_start_is_now_a_day_in_utc_or_a_time_with_its_zone_and_others_are_refused() -> None:
     starts = {
         None: NOW,
         "2026-12-01": datetime(2026, 12, 1, tzinfo=UTC),
@@ -269,9 +260,6 @@ def test_the_start_is_now_a_day_in_utc_or_a_time_with_its_zone() -> None:
         "2026-11-23": NOW,
     }
     assert {text: parse_start(text, now=NOW) for text in starts} == starts
-
-
-def test_an_ambiguous_past_or_malformed_start_is_refused_with_what_to_write() -> None:
     refusals = {
         "has no time zone": ["2026-12-01T09:00"],
         "has passed; it is 2026-11-23 12:00 UTC": ["2026-11-22", "2026-11-23T11:59Z", "2026-11-23T12:30+01:00"],

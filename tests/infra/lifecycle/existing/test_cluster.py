@@ -237,7 +237,8 @@ def test_a_busy_server_is_asked_again_a_broken_one_fails(existing: Existing, mon
 def test_the_platform_waits_for_its_images_until_the_stack_has_nodes_on_the_cluster(existing: Existing) -> None:
     settings, mlflow = existing.settings(), MissingImage("mlflow", "repository missing")
     assert not is_private(settings)
-    for missing, stage in (((mlflow,), Stage.AWS), ((), Stage.ALL)):
+    stages: tuple[tuple[tuple[MissingImage, ...], Stage], ...] = (((mlflow,), Stage.AWS), ((), Stage.ALL))
+    for missing, stage in stages:
         state = AccountState(endpoint=None, missing=missing)
         assert stage_of(settings, state) is stage
         assert not any("tunnel" in step for step in next_steps(settings, state))

@@ -103,7 +103,7 @@ def few_addresses(found: Network) -> Tree:
     return {f"{VPC}.private_subnets.{A}": {"id": id_, "cidr": "100.64.128.0/22"}, "gpu_groups.0.max_size": 6}
 
 
-NAME = "rtp-existing-vpc"
+NAME, OTHER = "rtp-existing-vpc", "ray-train-platform/other"
 PLANTED: tuple[tuple[Callable[[Network], Tree | None], str], ...] = (
     (another_range, "set network.existing.cidrs: [10.40.0.0/16, 10.41.0.0/16, 100.64.0.0/16]"),
     (without_names("EnableDnsSupport"), "has enable-dns-support off"),
@@ -113,10 +113,7 @@ PLANTED: tuple[tuple[Callable[[Network], Tree | None], str], ...] = (
     (public, "is public: the default route of its route table"),
     (public_without_a_gateway, f"{VPC}.public_subnets.{B}: subnet subnet-"),
     (few_addresses, "free addresses, the groups at max_size need"),
-    (
-        lambda found: found.tag(found.vpc_id, STACK_TAG, "p/other"),
-        "belongs to stack p/other, which deletes it when it is",
-    ),
+    (lambda found: found.tag(found.vpc_id, STACK_TAG, OTHER), f"belongs to stack {OTHER}, which deletes it"),
     (lambda found: found.tag(found.subnets[A], f"kubernetes.io/cluster/{NAME}", "owned"), f"another cluster {NAME}"),
 )
 
@@ -146,13 +143,17 @@ def test_a_subnet_of_another_vpc_has_no_other_problem(found: Network) -> None:
     assert f"not in {found.vpc_id} | name a subnet of the VPC" in told
 
 
-def test_a_route_whose_gateway_is_gone_is_named(found: Network) -> None:
+def test_a_route_whose_gateway_is_gone_is_named_and_the_last_free_address_counts(found: Network) -> None:
     """Moto keeps such a route active, so the fact is changed."""
     settings = found.settings()
     gone = Route(target="nat-0123456789abcdef0", is_blackhole=True)
     ((message, remedy),) = vpc_problems(settings, changed_subnet(found, settings, default_route=gone))
     assert "leads to nat-0123456789abcdef0, which is gone" in message
     assert remedy == "correct the route"
+    settings = found.settings()
+    for free in (0, -1):
+        vpc = changed_subnet(found, settings, free=node_addresses(settings)[A] + 32 + free)
+        assert ([*vpc_problems(settings, vpc)] == []) is (free == 0)
 
 
 def test_a_closed_subnet_needs_every_endpoint_and_a_mirror(found: Network) -> None:
@@ -177,13 +178,6 @@ def test_the_addresses_of_the_stacks_own_nodes_are_not_needed_twice(found: Netwo
     assert vpc is not None
     assert vpc.subnets[found.subnets[A]].ours == 2
     assert vpc.subnets[found.subnets[B]].ours == 0
-
-
-def test_the_last_free_address_counts(found: Network) -> None:
-    settings = found.settings()
-    for free in (0, -1):
-        vpc = changed_subnet(found, settings, free=node_addresses(settings)[A] + 32 + free)
-        assert ([*vpc_problems(settings, vpc)] == []) is (free == 0)
 
 
 def test_missing_tags_and_a_missing_gateway_endpoint_for_s3_are_notes(found: Network) -> None:

@@ -121,28 +121,11 @@ def test_a_push_writes_tag_digest_and_commit_and_nothing_else(release_file: Path
     assert findings(load_release(release_file), project=read_project()) == ()
 
 
-def test_the_same_image_at_another_commit_is_not_written_again(release_file: Path) -> None:
+def test_the_same_image_is_not_written_again_and_every_copy_is_added_to_the_source(release_file: Path) -> None:
     push(release_file)
     before = release_file.read_bytes()
     push(release_file, revision="b" * 40)
     assert release_file.read_bytes() == before
-
-
-def test_a_push_updates_the_contained_versions(release_file: Path) -> None:
-    ray = load_release().stack.ray
-    text = release_file.read_text(encoding="utf-8")
-    release_file.write_text(text.replace(f"ray: {ray}, torch", "ray: 2.59.0, torch"), encoding="utf-8")
-    push(release_file)
-    assert load_release(release_file).images["trainer"].contains["ray"] == ray
-
-
-def test_an_invalid_digest_leaves_the_manifest_unchanged(release_file: Path) -> None:
-    with pytest.raises(SettingsError, match="digest"):
-        push(release_file, digest="sha256:short")
-    assert release_file.read_bytes() == RELEASE_FILE.read_bytes()
-
-
-def test_every_copy_is_added_to_the_source(release_file: Path) -> None:
     push(release_file)
     write_copy(release_file, "trainer", origin="dev", target="staging", today=TODAY)
     write_copy(release_file, "trainer", origin="staging", target="prod", today=date(2030, 2, 1))
@@ -150,3 +133,14 @@ def test_every_copy_is_added_to_the_source(release_file: Path) -> None:
     assert (image.digest, image.as_of) == (DIGEST, date(2030, 2, 1))
     copies = "; copied from dev to staging on 2030-01-31; copied from staging to prod on 2030-02-01"
     assert image.source == f"built from commit {REVISION}{copies}"
+
+
+def test_an_invalid_digest_changes_nothing_and_a_push_updates_the_contained_versions(release_file: Path) -> None:
+    with pytest.raises(SettingsError, match="digest"):
+        push(release_file, digest="sha256:short")
+    assert release_file.read_bytes() == RELEASE_FILE.read_bytes()
+    ray = load_release().stack.ray
+    text = release_file.read_text(encoding="utf-8")
+    release_file.write_text(text.replace(f"ray: {ray}, torch", "ray: 2.59.0, torch"), encoding="utf-8")
+    push(release_file)
+    assert load_release(release_file).images["trainer"].contains["ray"] == ray

@@ -52,15 +52,12 @@ def test_what_is_not_tagged_as_a_test_cluster_is_none() -> None:
         assert stacks({**tags, "expires": EARLIER}) == (), tags
 
 
-def test_a_stack_with_resources_of_another_kind_is_never_chosen() -> None:
+def test_a_stack_of_another_kind_in_its_resources_or_settings_is_never_chosen() -> None:
     (stack,) = found = stacks({"kind": "test", "expires": EARLIER}, {"kind": "prod", "expires": EARLIER})
     assert (stack.standing, stack.says) == (Standing.CONTRADICTORY, "kind prod and test")
     assert choose(found, named=()) == ()
     with pytest.raises(RefusedError, match="test-1 is not only a test cluster: kind prod and test"):
         choose(found, named=["test-1"])
-
-
-def test_an_environment_of_another_kind_in_its_settings_is_never_chosen() -> None:
     found = stacks({"kind": "test", "expires": EARLIER}, environment="dev")
     assert choose(found, named=()) == found
     judged = by_settings(found, [load_environment("dev")])
@@ -93,7 +90,7 @@ def orphans(kind: str, id_: str, **tags: str) -> list[tuple[str, Standing]]:
     return [(stack.name.environment, stack.standing) for stack in find_test_stacks([one], account=ACCOUNT, now=NOW)]
 
 
-def test_a_fixed_name_alone_makes_an_orphan() -> None:
+def test_a_fixed_name_alone_makes_an_orphan_and_what_only_looks_like_it_does_not() -> None:
     for kind, id_ in (
         ("RDS snapshot", "rtp-test-1-mlflow"),
         ("S3 bucket", f"rtp-test-1-checkpoints-{ACCOUNT}"),
@@ -105,9 +102,6 @@ def test_a_fixed_name_alone_makes_an_orphan() -> None:
         ("log group", "/aws/rds/instance/rtp-test-1-mlflow/postgresql"),
     ):
         assert orphans(kind, id_) == [("test-1", Standing.NO_EXPIRY)], kind
-
-
-def test_what_only_looks_like_it_is_no_orphan() -> None:
     for environment in ("dev", "testing"):
         assert find_test_stacks(remains(environment), account=ACCOUNT, now=NOW) == (), environment
     assert orphans("EBS volume", "rtp-test-1") == []

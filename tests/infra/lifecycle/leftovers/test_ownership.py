@@ -75,22 +75,11 @@ def test_what_the_drivers_of_a_cluster_make_is_in_no_state() -> None:
         assert says.is_made_by_stack is (tags == {}), tags
 
 
-def test_a_fixed_name_is_evidence_without_tags() -> None:
+def test_a_fixed_name_is_evidence_without_tags_and_a_similar_one_is_not() -> None:
     assert set(FIXED_NAMES) <= set(KINDS)
     for kind, name in FIXED_NAMES.items():
         assert evidence(found(kind, name.format("dev"))) == "name", kind
         assert evidence(found(kind, name.format("dev"), stack="ray-train-platform/dev-2")) is None, kind
-
-
-@given(ENVIRONMENT_NAMES, ENVIRONMENT_NAMES, st.sampled_from(sorted(FIXED_NAMES)))
-def test_a_name_belongs_to_one_environment_only(one: str, other: str, kind: str) -> None:
-    resource = found(kind, FIXED_NAMES[kind].format(one))
-    assert evidence(resource, StackName(one, DEV.account)) == "name"
-    if one != other:
-        assert evidence(resource, StackName(other, DEV.account)) is None
-
-
-def test_a_similar_name_is_no_evidence() -> None:
     for kind, name in (
         ("EKS cluster", "rtp-dev-extra"),
         ("EKS cluster", "rtp-dev2"),
@@ -103,6 +92,14 @@ def test_a_similar_name_is_no_evidence() -> None:
         ("EBS volume", "rtp-dev"),
     ):
         assert evidence(found(kind, name)) is None, name
+
+
+@given(ENVIRONMENT_NAMES, ENVIRONMENT_NAMES, st.sampled_from(sorted(FIXED_NAMES)))
+def test_a_name_belongs_to_one_environment_only(one: str, other: str, kind: str) -> None:
+    resource = found(kind, FIXED_NAMES[kind].format(one))
+    assert evidence(resource, StackName(one, DEV.account)) == "name"
+    if one != other:
+        assert evidence(resource, StackName(other, DEV.account)) is None
 
 
 def test_the_names_are_those_of_the_settings() -> None:

@@ -155,15 +155,12 @@ def test_a_replaced_resource_waits_for_what_uses_it_and_changes_in_a_later_step(
     assert {change.effect for change in plan.steps[0].changes} == {"replaced", "updated"}
 
 
-def test_what_a_release_has_no_more_goes_last() -> None:
+def test_what_a_release_has_no_more_goes_last_and_an_update_of_one_part_ends_with_a_whole_one() -> None:
     plan = plan_of(preview("dev", {"kubernetes:helm.sh/v3:Release": "delete"}, default="same"), canary=None)
     (step,) = plan.steps
     assert step.name == "platform"
     assert {change.effect for change in step.changes} == {"deleted"}
     assert plan.untouched > 100
-
-
-def test_an_update_of_one_part_ends_with_a_whole_update_and_without_changes_there_is_nothing_to_do() -> None:
     plan = plan_of(preview("dev", {"aws:eks/addon:Addon": "update"}, default="same"), canary=None)
     assert [(step.name, step.excluded) for step in plan.steps] == [("add-ons", ()), ("platform", ())]
     assert plan_of(preview("dev", default="same"), canary="t4").steps == ()

@@ -37,9 +37,6 @@ def test_a_wrong_request_names_the_word_and_what_is_possible() -> None:
         with pytest.raises(SettingsError) as refused:
             nodes(*words.split())
         assert str(refused.value).startswith(f"--real {reason}")
-
-
-def test_more_nodes_than_one_machine_bears_are_refused() -> None:
     sizes = (f"{request.name}={request.max_size}" for request in load_environment("prod").launch_requests())
     with pytest.raises(SettingsError, match=r"--real asks for \d+ nodes; at most 20 can be real"):
         nodes(*sizes, environment="prod")
