@@ -135,10 +135,13 @@ def test_the_same_image_is_not_written_again_and_every_copy_is_added_to_the_sour
     assert image.source == f"built from commit {REVISION}{copies}"
 
 
-def test_an_invalid_digest_changes_nothing_and_a_push_updates_the_contained_versions(release_file: Path) -> None:
+def test_an_invalid_digest_leaves_the_manifest_unchanged(release_file: Path) -> None:
     with pytest.raises(SettingsError, match="digest"):
         push(release_file, digest="sha256:short")
     assert release_file.read_bytes() == RELEASE_FILE.read_bytes()
+
+
+def test_a_push_updates_the_contained_versions(release_file: Path) -> None:
     ray = load_release().stack.ray
     text = release_file.read_text(encoding="utf-8")
     release_file.write_text(text.replace(f"ray: {ray}, torch", "ray: 2.59.0, torch"), encoding="utf-8")
