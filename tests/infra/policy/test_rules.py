@@ -138,7 +138,7 @@ VIOLATIONS: tuple[tuple[str, Tree, str], ...] = (
     ("images-are-pinned-by-digest", {f"pod.{P}.spec.containers.0.image": "a/b:1"}, "runs a/b:1"),
     (
         "images-are-pinned-by-digest",
-        {f"pod.{P}.spec": {"workers": [{"initContainers": [{"image": "a/b"}]}]}},
+        {f"pod.{P}.spec": {"workers": [{"template": {"spec": {"initContainers": [{"image": "a/b"}]}}}]}},
         "runs a/b",
     ),
     ("log-groups-have-retention", {f"logs.{P}.retentionInDays": ...}, "retentionInDays is not set"),
