@@ -1,9 +1,7 @@
-"""Cells of the matrix as tests, the plan of the soak, and how lost steps are counted."""
+"""Cells of the matrix as tests, and a run with many faults."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,11 +9,9 @@ import pytest
 
 from tests.distribution import RAY
 from tests.faults.cell import Cell
-from tests.faults.document import Measured, row
 from tests.faults.matrix import CELLS
-from tests.faults.proof import Cost, lost_steps, run_cell
-from tests.faults.soak import plan, settings, soak
-from training.callbacks import sample_ledger
+from tests.faults.proof import run_cell
+from tests.faults.soak import plan, soak
 
 _SHORT: Final = ("rank-1-killed", "checkpoint-bit-flipped", "disk-full")
 _LONG: Final = (
@@ -49,29 +45,3 @@ def test_a_run_with_a_fault_ends_like_one_without(cell: Cell) -> None:
 @pytest.mark.xdist_group(RAY)
 def test_a_run_with_many_faults_ends_like_one_without() -> None:
     soak(plan(5, seed=1), say=print)
-
-
-def test_a_row_is_read_as_it_is_written() -> None:
-    cost = Cost(detection=0.25, next_step=12.4, lost_steps=3, wall=70.0)
-    assert Measured.of(row(CELLS[0], cost)) == Measured(detected=0.25, next_step=12.0, lost_steps=3)
-    unnoticed = replace(cost, detection=None)
-    assert Measured.of(row(CELLS[0], unnoticed)) == Measured(detected=None, next_step=12.0, lost_steps=3)
-    assert Measured.of(row(CELLS[0], "not here: needs root")) is None
-
-
-def test_the_faults_of_a_seed_are_always_the_same_and_the_run_is_longer() -> None:
-    planned = plan(60, seed=3)
-    assert planned == plan(60, seed=3)
-    assert planned != plan(60, seed=4)
-    assert settings(planned).loop.epochs * 1293 // 64 > planned[-1].step
-
-
-def test_lost_steps_are_those_done_and_taken_again_on_the_rank_that_lost_most(tmp_path: Path) -> None:
-    folder = tmp_path / sample_ledger.FOLDER
-    folder.mkdir()
-    for rank, interrupted in enumerate([5, 4]):
-        begun = [{"step": step} for step in range(1, interrupted + 1)]
-        again = [{"start": 2}, {"step": 3}, {"step": 4}, {"start": 3}, {"step": 4}]
-        lines = [json.dumps(entry) for entry in [{"start": 0}, *begun, *again]]
-        (folder / f"rank-{rank}.jsonl").write_text("\n".join([*lines, '{"st']), encoding="utf-8")
-    assert lost_steps(tmp_path) == 2

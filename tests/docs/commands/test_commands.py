@@ -46,24 +46,6 @@ def test_a_mark_names_known_reasons() -> None:
             assert {*mark.split(", ")} <= {*REASONS}, document.name
 
 
-def test_a_command_that_does_not_exist_is_found_out() -> None:
-    for text in (
-        "make tran",
-        "make train WORKER=2",
-        "make monitor NAME=a EPOCHS=2",
-        "make train SET=loop.batch=2",
-        "make train SET=loop.epochs=many",
-        "make train CONFIG=resnet51",
-        "make train ARGS=--cpu",
-        "python -m infra.lifecycle leak",
-        ".venv/bin/python -m training.check",
-        ".venv/bin/python -m observability.benchmarks.fleet --nodes many",
-        ".ci/runs",
-        "make train SET='",
-    ):
-        assert [*problems(text)], text
-
-
 def run(root: Path, text: str) -> None:
     """Run a command in a checkout, and end what it leaves; a server is interrupted once it serves."""
     started = subprocess.Popen(
