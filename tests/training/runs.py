@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import torch.distributed as dist
 from safetensors.torch import load_file
 from torch import Tensor
 
-from observability.runlog import Step, read_all, select
+from observability.runlog import Step, TrainingStarted, read_all, select
 from tests.training.launch.ranks import run_world
 from training.config.schema import TrainingSettings
 from training.launch.task import Outcome, RankPlace, RankTask
@@ -44,6 +45,26 @@ def small_settings(**sections: dict[str, Any]) -> TrainingSettings:
     for name, section in sections.items():
         base[name] = {**base.get(name, {}), **section}
     return TrainingSettings.model_validate(base)
+
+
+def training_started(**fields: Any) -> TrainingStarted:  # noqa: ANN401 - of the event
+    """The event of a small run; `fields` override its own."""
+    small = {"world": 1, "start_step": 0, "total_steps": 10, "steps_per_epoch": 5, "parameters": 3, "train_samples": 20}
+    return TrainingStarted(**{**small, "dataset_fingerprint": "f" * 64, **fields})
+
+
+def done_step(number: int, **fields: Any) -> Step:  # noqa: ANN401 - of the event
+    """The event of a step; `fields` override its own."""
+    small = {"epoch": 1, "loss": 1.0, "gradient_norm": 1.0, "learning_rate": 0.1, "samples": 64, "seconds": 0.01}
+    return Step(**{"step": number, "metrics": {"accuracy": 0.5}, **small, **fields})
+
+
+def wait_until(holds: Callable[[], bool], *, seconds: float = 60) -> None:
+    """Poll until something is so."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def run_alone(settings: TrainingSettings, folder: Path, *, attempt: int = 0) -> Outcome:

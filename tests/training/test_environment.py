@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -11,25 +10,16 @@ from pathlib import Path
 import pytest
 
 from infra.spec.cluster_names import PRICE_VARIABLE, WORKER_PRICE_VARIABLE
+from tests.training.code.projects import committed, git
 from training import environment
 from training.network import interface_towards
-
-
-def git(folder: Path, *arguments: str) -> None:
-    """Run git in a folder, with an author."""
-    who = ["-c", "user.name=a", "-c", "user.email=a@b"]
-    subprocess.run(["git", "-C", str(folder), *who, *arguments], check=True, capture_output=True)
 
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     """A repository with one committed file."""
-    folder = tmp_path / "repository"
-    folder.mkdir()
-    git(folder, "init", "--initial-branch=main")
-    (folder / "file").write_text("one")
-    git(folder, "add", "file")
-    git(folder, "commit", "-m", "first")
+    folder = committed(tmp_path / "repository", {"file": "one"})
+    git(folder, "branch", "-M", "main")
     return folder
 
 

@@ -15,7 +15,7 @@ from tests.training.runs import in_group
 from training.config.schema import DataSettings, PrecisionSettings
 from training.data.loader import EvalLoader
 from training.data.registry import load_dataset
-from training.data.types import SampleSpec
+from training.data.types import SampleSpec, Split
 from training.evaluate import EvaluationResult, evaluate
 from training.launch.task import RankPlace
 from training.models.options import SimpleCnnOptions
@@ -49,20 +49,25 @@ def _optimizer(module: nn.Module) -> SGD:
     return SGD(module.parameters(), lr=0.1)
 
 
+def _evaluated(strategy: Strategy, split: Split, *, batch: int, rank: int = 0, world: int = 1) -> EvaluationResult:
+    return evaluate(
+        strategy,
+        EvalLoader(split, batch=batch, rank=rank, world=world),
+        objective=Classification(10, ClassificationOptions()),
+        precision=Precision(PrecisionSettings(), CPU),
+        device=CPU,
+        world=world,
+    )
+
+
 def _evaluate(place: RankPlace, *, batch: int) -> EvaluationResult:
     model = _model()
     with in_group(place):
         alone = place.world == 1
         strategy: Strategy = SingleProcess(model, _optimizer) if alone else DataParallel(model, _optimizer, device=CPU)
         _draw_statistics(model, place.rank)
-        return evaluate(
-            strategy,
-            EvalLoader(load_dataset(DataSettings()).test, batch=batch, rank=place.rank, world=place.world),
-            objective=Classification(10, ClassificationOptions()),
-            precision=Precision(PrecisionSettings(), CPU),
-            device=CPU,
-            world=place.world,
-        )
+        test = load_dataset(DataSettings()).test
+        return _evaluated(strategy, test, batch=batch, rank=place.rank, world=place.world)
 
 
 @pytest.fixture(scope="module")
@@ -91,13 +96,6 @@ def test_evaluation_restores_training_mode_and_keeps_the_statistics() -> None:
     model = _model()
     _draw_statistics(model, rank=0)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    evaluate(
-        SingleProcess(model, _optimizer),
-        EvalLoader(load_dataset(DataSettings()).validation, batch=64, rank=0, world=1),
-        objective=Classification(10, ClassificationOptions()),
-        precision=Precision(PrecisionSettings(), CPU),
-        device=CPU,
-        world=1,
-    )
+    _evaluated(SingleProcess(model, _optimizer), load_dataset(DataSettings()).validation, batch=64)
     assert model.training
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

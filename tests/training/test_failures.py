@@ -53,12 +53,16 @@ def test_a_rank_s_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert (failure.status, failure.remedy, failure.trace) == (ExitStatus.REFUSED, "set it back", "")
 
 
-def test_the_full_disk_behind_an_error_is_in_its_record(tmp_path: Path) -> None:
+def test_the_full_disk_behind_an_error_and_the_step_of_its_rank_are_in_its_record(tmp_path: Path) -> None:
     error = CheckpointError("the checkpoint of step 5 could not be written", remedy="free space there")
     error.__cause__ = OSError(errno.ENOSPC, "No space left on device")
-    failures.record(tmp_path, Failure.of(error, rank=0), attempt=0)
+    failures.record(tmp_path, Failure.of(error, rank=1), attempt=0)
     assert cause(tmp_path).full_disk == errno.ENOSPC
     assert Failure.of(ValueError("x"), rank=0).full_disk is None
+    failures.record(tmp_path, Failure.of(OSError(errno.EIO, "I/O error"), rank=1), attempt=1)
+    leave(tmp_path, rank=1, step=13, attempt=1)
+    found = cause(tmp_path, attempt=1)
+    assert (found.cause, found.step) == (Cause.STORAGE, 13)
 
 
 def test_the_first_exception_is_the_cause_and_later_ones_follow_from_it(tmp_path: Path) -> None:
@@ -171,7 +175,7 @@ def test_an_exit_of_user_code_is_a_permanent_failure() -> None:
 
 
 def in_library(error: BaseException) -> BaseException:
-    """The error without the frame of the test, which is user code too."""
+    """The error without the frame of the test, which would be taken for user code."""
     assert error.__traceback__ is not None
     return error.with_traceback(error.__traceback__.tb_next)
 
@@ -189,13 +193,6 @@ def report(folder: Path, *facts: Fact) -> None:
     path = ray_facts.file(folder, attempt=0)
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps([fact._asdict() for fact in facts]))
-
-
-def test_the_step_of_a_rank_is_part_of_its_record(tmp_path: Path) -> None:
-    failures.record(tmp_path, Failure.of(OSError(errno.EIO, "I/O error"), rank=1), attempt=0)
-    leave(tmp_path, rank=1, step=13)
-    found = cause(tmp_path)
-    assert (found.cause, found.step) == (Cause.STORAGE, 13)
 
 
 def test_a_rank_that_died_with_its_node_is_told_from_a_killed_one(tmp_path: Path) -> None:
@@ -233,17 +230,11 @@ def test_what_the_ranks_lack_is_said_in_resources() -> None:
         assert ray_facts.missing(2, each, nodes, were_placed=were_placed) == lacks
 
 
-def below_this_file(error: BaseException) -> BaseException:
-    """The error without the frame of the test, which is not of the platform's packages either."""
-    assert error.__traceback__ is not None
-    return error.with_traceback(error.__traceback__.tb_next)
-
-
 def test_an_error_of_an_import_begins_in_the_user_s_module(tmp_path: Path) -> None:
     folder = write(tmp_path / "mine", {"faulty_nets.py": "\nimport no_such_package\n"})
     with on_import_path(folder), pytest.raises(ImportError) as caught:
         import_factory("faulty_nets:make", setting="model.name")
-    lines = user_traceback(below_this_file(caught.value)).splitlines()
+    lines = user_traceback(in_library(caught.value)).splitlines()
     assert lines[1] == f'  File "{folder / "faulty_nets.py"}", line 2, in <module>'
     assert "No module named 'no_such_package'" in lines[-1]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from observability.runlog import Evaluated, Event, RunEnded, RunLogWriter, RunStarted, Step, TrainingStarted
+from observability.runlog import Evaluated, Event, RunEnded, RunLogWriter, RunStarted
 from tests.observability.sample_run import OBJECTIVE
-from tests.training.runs import small_settings
+from tests.training.runs import done_step, small_settings, training_started
 from training.environment import RUN_ARGUMENTS_VARIABLE
 from training.joblist import job_table
 from training.launch.task import Outcome
@@ -18,29 +18,7 @@ from training.summary import summary
 from training.tracking.process import DeliveryReport
 
 STARTED = RunStarted(run="r", settings={}, environment={})
-READY = TrainingStarted(
-    world=2,
-    start_step=0,
-    total_steps=420,
-    steps_per_epoch=42,
-    parameters=1,
-    train_samples=1,
-    dataset_fingerprint="f",
-    objective=OBJECTIVE.record(),
-)
-
-
-def step(number: int) -> Step:
-    return Step(
-        step=number,
-        epoch=1,
-        loss=1,
-        metrics={"accuracy": 0.5},
-        gradient_norm=1,
-        learning_rate=0.1,
-        samples=64,
-        seconds=0.01,
-    )
+READY = training_started(total_steps=420, objective=OBJECTIVE.record())
 
 
 def evaluated(split: str, accuracy: float) -> Evaluated:
@@ -70,18 +48,9 @@ def test_the_metric_is_that_of_the_newest_step_whenever_it_was_measured(tmp_path
 
 
 def test_a_finished_run_shows_its_steps_and_its_newest_validation(tmp_path: Path) -> None:
-    run = make_run(
-        tmp_path,
-        "first",
-        STARTED,
-        READY,
-        step(419),
-        evaluated("validation", 0.5),
-        step(420),
-        evaluated("validation", 0.975),
-        evaluated("test", 0.1),
-        RunEnded(status="done", step=420),
-    )
+    evaluations = evaluated("validation", 0.975), evaluated("test", 0.1)
+    before = STARTED, READY, done_step(419), evaluated("validation", 0.5), done_step(420)
+    run = make_run(tmp_path, "first", *before, *evaluations, RunEnded(status="done", step=420))
     assert [cell.strip() for cell in cells(run)] == ["first", "done", "420/420", "accuracy 97.5 %"]
 
 
@@ -93,7 +62,7 @@ def test_a_run_with_a_live_driver_is_running_whatever_its_log_says(tmp_path: Pat
 
 
 def test_a_run_without_driver_or_final_event_was_killed(tmp_path: Path) -> None:
-    run = make_run(tmp_path, "cut", STARTED, READY, step(7), RunEnded(status="interrupted", step=7), STARTED)
+    run = make_run(tmp_path, "cut", STARTED, READY, done_step(7), RunEnded(status="interrupted", step=7), STARTED)
     assert [cell.strip() for cell in cells(run)] == ["cut", "killed", "7/420"]
     assert cells(make_run(tmp_path, "early", STARTED))[2].strip() == "0/?", "it never started to train"
 

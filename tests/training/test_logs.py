@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from observability.runlog import Notice, Step, TrainingStarted, read_all, select
+from observability.runlog import Notice, TrainingStarted, read_all, select
+from tests.training.runs import done_step, training_started
 from training import logs
 from training.config.schema import MetricsSettings
 from training.errors import PreflightError
@@ -131,31 +132,12 @@ def test_a_record_after_a_line_that_a_full_disk_cut_off_has_its_own_line(tmp_pat
     assert json.loads(path.read_text().splitlines()[-1])["message"] == "resumed"
 
 
-STARTED = TrainingStarted(
-    world=1,
-    start_step=0,
-    total_steps=10,
-    steps_per_epoch=5,
-    parameters=3,
-    train_samples=20,
-    dataset_fingerprint="f" * 64,
-)
-STEP = Step(
-    step=1,
-    epoch=1,
-    loss=2.25,
-    metrics={"accuracy": 0.5},
-    gradient_norm=1.0,
-    learning_rate=0.1,
-    samples=4,
-    seconds=0.01,
-    rank_seconds=[0.005],
-)
+STEP = done_step(1, loss=2.25, rank_seconds=[0.005])
 
 
 def test_the_log_is_complete_and_has_the_address_of_the_metrics_which_are_served_in_the_block(tmp_path: Path) -> None:
     with reporting(tmp_path, MetricsSettings(exporter="prometheus")) as reporter:
-        reporter.emit(STARTED)
+        reporter.emit(training_started())
         reporter.emit(STEP)
         (started,) = select(read_all(tmp_path), TrainingStarted)
         with urllib.request.urlopen(started.metrics_url, timeout=60) as answer:  # noqa: S310 - our own

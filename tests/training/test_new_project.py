@@ -6,13 +6,12 @@ import json
 import re
 from pathlib import Path
 
-import nbformat
 import pytest
 
 from tests.training.cli.command import ROOT, ask
 from training import new_project
 from training.errors import PlatformError
-from training.new_project import TEMPLATE, place_of
+from training.new_project import place_of
 
 FILES = {
     ".gitignore",
@@ -31,7 +30,9 @@ def files(folder: Path) -> set[str]:
 
 
 def test_a_new_project_has_its_name_in_every_file_and_says_what_to_do_next(tmp_path: Path) -> None:
+    """Also in an empty folder, or a repository without files."""
     folder = tmp_path / "tumour-cost"
+    (folder / ".git").mkdir(parents=True)
     answer = ask("new", str(folder))
     assert answer.status == 0, answer.err
     assert answer.heavy == set()
@@ -40,6 +41,7 @@ def test_a_new_project_has_its_name_in_every_file_and_says_what_to_do_next(tmp_p
     assert [name for name, text in texts.items() if re.search("my[-_]project", text, re.IGNORECASE)] == []
     assert texts["README.md"].startswith("# tumour-cost\n")
     assert "name: tumour_cost.model:Net" in texts["train.yaml"]
+    assert [cell for cell in json.loads(texts["results.ipynb"])["cells"] if cell.get("outputs")] == []
     named = dict(re.findall(r"make (train|tune|test) CODE=(\S+)", answer.out))  # as the shorter of its two paths
     assert {command: (ROOT / path).resolve() for command, path in named.items()} == dict.fromkeys(
         ("train", "tune", "test"), folder
@@ -52,11 +54,6 @@ def test_a_name_is_a_folder_beside_the_checkout(monkeypatch: pytest.MonkeyPatch,
     assert place_of("../mine") == ROOT / "mine"
     monkeypatch.chdir(tmp_path)
     assert place_of("mine") == tmp_path / "mine"
-
-
-def test_an_empty_folder_is_filled_and_a_repository_without_files_too(tmp_path: Path) -> None:
-    (tmp_path / "mine" / ".git").mkdir(parents=True)
-    assert new_project.create(str(tmp_path / "mine")).package == "mine"
 
 
 def test_a_wrong_name_is_refused_and_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,9 +97,3 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(Path, "mkdir", read_only)
     with pytest.raises(PlatformError, match="Permission denied"):
         new_project.create(str(tmp_path / "mine"))
-
-
-def test_the_notebook_is_valid_and_has_no_output() -> None:
-    notebook = json.loads((TEMPLATE / "results.ipynb").read_text(encoding="utf-8"))
-    nbformat.validate(notebook)
-    assert [cell for cell in notebook["cells"] if cell.get("outputs")] == []

@@ -39,12 +39,6 @@ def make(root: Path, name: str | None = None) -> RunDirectory:
     return RunDirectory.create(settings(root, name), now=NOW)
 
 
-def test_a_run_is_named_after_model_dataset_and_time_and_numbered_within_a_second(tmp_path: Path) -> None:
-    assert [make(tmp_path).name for _ in range(3)] == [
-        f"simple_cnn-digits-20261121-104233{number}" for number in ("", "-2", "-3")
-    ]
-
-
 def test_drivers_of_several_nodes_create_the_folder_of_one_run_at_once(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as nodes:
         made = [list(nodes.map(lambda _, name=f"r{run}": make(tmp_path, name), range(8))) for run in range(10)]
@@ -63,10 +57,12 @@ def test_any_names_make_a_valid_one(tmp_path_factory: pytest.TempPathFactory, mo
     assert run.path.parent == root
 
 
-def test_a_new_run_holds_its_settings_under_its_own_name(tmp_path: Path) -> None:
-    run = make(tmp_path)
-    assert run.settings() == settings(tmp_path, run.name)
-    assert load_settings([run.settings_file], environment={}) == run.settings()
+def test_a_run_is_named_after_model_dataset_and_time_and_numbered_within_a_second(tmp_path: Path) -> None:
+    made = [make(tmp_path) for _ in range(3)]
+    assert [run.name for run in made] == [f"simple_cnn-digits-20261121-104233{one}" for one in ("", "-2", "-3")]
+    for run in made:
+        assert run.settings() == settings(tmp_path, run.name)
+        assert load_settings([run.settings_file], environment={}) == run.settings()
 
 
 def test_creating_a_run_of_an_existing_name_does_not_change_it_and_written_settings_do(tmp_path: Path) -> None:
@@ -78,12 +74,8 @@ def test_creating_a_run_of_an_existing_name_does_not_change_it_and_written_setti
     run.write_settings(changed)
     assert run.settings().model.name == "mlp"
     assert [path.name for path in run.path.iterdir() if "partial" in path.name] == []
-
-
-def test_a_folder_that_cannot_be_made_is_refused_by_name(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(PreflightError, match=r"run\.directory=.*/file: Not a directory"):
-        make(tmp_path / "file")
+    with pytest.raises(PreflightError, match=r"run\.directory=.*/settings.yaml: Not a directory"):
+        make(run.settings_file)
 
 
 def test_a_run_is_found_by_name_and_by_path_and_an_unknown_one_refused_with_the_nearest(tmp_path: Path) -> None:
@@ -120,17 +112,9 @@ def test_the_newest_run_is_the_most_recently_active_one(tmp_path: Path) -> None:
     assert [run.name for run in runs(tmp_path)] == ["old", "new"]
 
 
-def test_a_second_driver_is_refused_with_the_first_one_s_process(tmp_path: Path) -> None:
-    run = make(tmp_path, "mine")
-    with run.driving():
-        assert run.is_running()
-        with pytest.raises(PreflightError, match=f"driven by process {os.getpid()}") as caught, run.driving():
-            pass
-    assert caught.value.status == ExitStatus.REFUSED
-    assert not run.is_running()
-
-
-def test_a_killed_driver_leaves_no_lock(tmp_path: Path) -> None:
+def test_a_second_driver_is_refused_with_the_first_one_s_process_and_a_killed_one_leaves_no_lock(
+    tmp_path: Path,
+) -> None:
     run = make(tmp_path, "mine")
     program = (
         "import sys, time; from pathlib import Path; from training.rundir import RunDirectory\n"
@@ -146,6 +130,11 @@ def test_a_killed_driver_leaves_no_lock(tmp_path: Path) -> None:
     assert not run.is_running()
     with run.driving():
         assert run.driver_pid() == os.getpid()
+        assert run.is_running()
+        with pytest.raises(PreflightError, match=f"driven by process {os.getpid()}") as caught, run.driving():
+            pass
+    assert caught.value.status == ExitStatus.REFUSED
+    assert not run.is_running()
 
 
 def test_only_a_running_run_can_be_asked_to_stop_and_the_next_driver_clears_the_request(tmp_path: Path) -> None:
@@ -225,7 +214,10 @@ def test_a_full_disk_is_found_behind_other_errors() -> None:
     assert explained(of(errno.ENOENT)) == explained(ValueError("x")) == "None"
 
 
-def test_a_probe_finds_a_full_disk_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_probe_finds_a_full_disk_and_a_lost_folder_and_leaves_nothing(tmp_path: Path) -> None:
+    found = probe(tmp_path / "gone")
+    assert found is not None
+    assert found.errno == errno.ENOENT
     with small_disk(tmp_path / "disk", size="128k") as disk:
         assert probe(disk) is None
         assert list(disk.iterdir()) == []
@@ -233,9 +225,3 @@ def test_a_probe_finds_a_full_disk_and_leaves_nothing(tmp_path: Path) -> None:
         found = probe(disk)
         assert found is not None
         assert "No space left" in explained(found)
-
-
-def test_a_probe_finds_a_lost_folder(tmp_path: Path) -> None:
-    found = probe(tmp_path / "gone")
-    assert found is not None
-    assert found.errno == errno.ENOENT

@@ -21,6 +21,7 @@ from training.precision import Precision
 from training.seeding import seed_step
 from training.step import StepResult, StepRunner
 from training.strategies.single_process import SingleProcess
+from training.strategies.strategy import Strategy
 
 CPU = torch.device("cpu")
 
@@ -73,13 +74,14 @@ def with_batch_norm() -> nn.Module:
 
 
 def runner_of(
-    strategy: SingleProcess,
+    strategy: Strategy,
     *,
     precision: PrecisionSettings | None = None,
     clip_norm: float | None = None,
     keeps_buffers: bool = False,
     seed: int = 0,
     rank: int = 0,
+    world: int = 1,
 ) -> StepRunner:
     return StepRunner(
         strategy=strategy,
@@ -89,7 +91,7 @@ def runner_of(
         clip_norm=clip_norm,
         seed=seed,
         rank=rank,
-        world=1,
+        world=world,
         keeps_buffers=keeps_buffers,
     )
 

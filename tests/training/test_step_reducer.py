@@ -12,14 +12,10 @@ from torch.autograd import Variable
 
 from tests.training.launch.ranks import on_ranks
 from tests.training.runs import in_group
-from tests.training.test_step import batch
-from training.config.schema import PrecisionSettings
+from tests.training.test_step import batch, runner_of
 from training.exposed_communication import when_gradients_are_computed
 from training.launch.task import RankPlace
-from training.objectives.classification import Classification
-from training.objectives.options import ClassificationOptions
-from training.precision import Precision
-from training.step import StepResult, StepRunner
+from training.step import StepResult
 from training.step_reducer import WINDOW_SECONDS, RankUsage, StepReducer, StepSums, Window
 from training.strategies.data_parallel import DataParallel
 
@@ -149,17 +145,8 @@ def _step(place: RankPlace, *, micro_batches: int) -> StepResult:
             time.sleep(PAUSE)
 
     with in_group(place):
-        runner = StepRunner(
-            strategy=DataParallel(_Model(in_backward), lambda m: torch.optim.SGD(m.parameters(), lr=1.0), device=CPU),
-            objective=Classification(3, ClassificationOptions()),
-            precision=Precision(PrecisionSettings(), CPU),
-            device=CPU,
-            clip_norm=None,
-            seed=0,
-            rank=place.rank,
-            world=place.world,
-            keeps_buffers=False,
-        )
+        strategy = DataParallel(_Model(in_backward), lambda m: torch.optim.SGD(m.parameters(), lr=1.0), device=CPU)
+        runner = runner_of(strategy, rank=place.rank, world=place.world)
         return runner.run(1, [batch(4 * micro, 4) for micro in range(micro_batches)], global_count=8 * micro_batches)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -92,12 +90,3 @@ def keep_reference(run: ShardedRun, path: Path) -> None:
     whole = run.whole()
     if dist.get_rank() == 0:
         save_file({name: value.contiguous() for name, value in whole.items()}, path)
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    """Poll, for up to a minute."""
-    for _ in range(6000):
-        if holds():
-            return
-        time.sleep(0.01)
-    raise TimeoutError

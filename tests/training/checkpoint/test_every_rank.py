@@ -21,9 +21,9 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from tests.engines.small_disk import small_disk as mounted
 from tests.limits import files_up_to
 from tests.training.checkpoint.parts import IDENTITY, assert_same, checkpointer, progress
-from tests.training.checkpoint.sharded import ShardedRun, keep_reference, wait_until, writer_of
+from tests.training.checkpoint.sharded import ShardedRun, keep_reference, writer_of
 from tests.training.launch.ranks import on_ranks
-from tests.training.runs import in_group
+from tests.training.runs import in_group, wait_until
 from training.checkpoint import weights
 from training.checkpoint.manifest import SHARDED_FORMAT
 from training.checkpoint.state import ModelState

@@ -28,12 +28,12 @@ def states(model: nn.Module, optimizer: Optimizer, **others: Stateful) -> StateR
     return StateRegistry(model=ModelState(model), optimizer=OptimizerState(optimizer, model), **others)
 
 
-def save_and_open(directory: Path, saved: StateRegistry) -> VerifiedCheckpoint:
+def save_and_open(directory: Path, saved: StateRegistry, *, step: int = 5) -> VerifiedCheckpoint:
     """A checkpoint of the states, reopened."""
     store = local_store(directory)
     with checkpointer(store) as writer:
-        writer.save(progress(5), saved, metric=None, final=True)
-    return store.open(5, IDENTITY)
+        writer.save(progress(step), saved, metric=None, final=True)
+    return store.open(step, IDENTITY)
 
 
 def test_a_resumed_run_continues_bit_for_bit_like_an_uninterrupted_one(tmp_path: Path) -> None:
@@ -167,10 +167,7 @@ def test_optimizer_state_with_another_shape_than_its_parameter_is_restored(tmp_p
 def save(directory: Path, run: SmallRun, **others: Stateful) -> VerifiedCheckpoint:
     """A checkpoint of step 3 of the run with other states, reopened."""
     run.train(3 - run.step)
-    store = local_store(directory)
-    with checkpointer(store) as writer:
-        writer.save(progress(run.step), run.states(**others), metric=None, final=True)
-    return store.open(3, IDENTITY)
+    return save_and_open(directory, run.states(**others), step=3)
 
 
 def test_tensors_and_values_are_restored_and_new_states_keep_theirs(tmp_path: Path) -> None:
@@ -184,16 +181,14 @@ def test_tensors_and_values_are_restored_and_new_states_keep_theirs(tmp_path: Pa
     assert new.state == {"count": 1}
 
 
-def test_each_state_with_tensors_has_a_file_and_one_without_has_none(tmp_path: Path) -> None:
-    checkpoint = save(tmp_path, SmallRun(), ema=nn.Linear(2, 3), best_metrics=Values(metrics=[0.5]), precision=Values())
-    files = {file.name for file in checkpoint.manifest.files}
-    assert files == {"model.safetensors", "optimizer.safetensors", "ema.safetensors", "state.json"}
-
-
 def test_the_layout_of_the_first_checkpoints_is_kept(tmp_path: Path) -> None:
     """`optimizer`, `precision` and `extra.best_metrics` are the layout of version 0.1, before states had names."""
     precision, best = Values(scale=2.0), Values(metrics=[0.9, 0.8])
-    checkpoint = save(tmp_path, SmallRun(), precision=precision, best_metrics=best, mine=Values(count=1))
+    checkpoint = save(
+        tmp_path, SmallRun(), precision=precision, best_metrics=best, mine=Values(count=1), ema=nn.Linear(2, 3)
+    )
+    files = {file.name for file in checkpoint.manifest.files}
+    assert files == {"model.safetensors", "optimizer.safetensors", "ema.safetensors", "state.json"}
     written = json.loads((checkpoint.path / "state.json").read_text())
     assert written == {
         "progress": {"step": 3, "epoch": 1, "step_in_epoch": 3, "samples": 192},
@@ -202,7 +197,7 @@ def test_the_layout_of_the_first_checkpoints_is_kept(tmp_path: Path) -> None:
         "extra": {"best_metrics": [0.9, 0.8], "mine": {"count": 1}},
     }
     restored = {"precision": Values(), "best_metrics": Values(), "mine": Values()}
-    SmallRun(seed=1).load(checkpoint, **restored)
+    SmallRun(seed=1).load(checkpoint, **restored, ema=nn.Linear(2, 3))
     assert [value.state for value in restored.values()] == [{"scale": 2.0}, {"metrics": [0.9, 0.8]}, {"count": 1}]
 
 

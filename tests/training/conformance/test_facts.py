@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from observability.runlog import Event, RunEnded, RunLogWriter, Step, TrainingStarted, WorkersFailed
+from observability.runlog import Event, RunEnded, RunLogWriter, WorkersFailed
 from tests.engines.ports import free_port
+from tests.training.runs import done_step, training_started
 from training.conformance.facts import ObjectFacts, PartReport, collected, read_line, write_line
 from training.conformance.network import network_facts
 from training.conformance.run_facts import training_facts
@@ -41,22 +42,6 @@ def test_a_report_of_another_version_is_no_report() -> None:
     assert read_line("step 3/120") is None
 
 
-def started(step: int) -> TrainingStarted:
-    return TrainingStarted(
-        world=2,
-        start_step=step,
-        total_steps=20,
-        steps_per_epoch=10,
-        parameters=1,
-        train_samples=640,
-        dataset_fingerprint="f",
-    )
-
-
-def step(number: int, loss: float) -> Step:
-    return Step(step=number, epoch=1, loss=loss, gradient_norm=1, learning_rate=1, samples=64, seconds=1)
-
-
 def run_with(folder: Path, *events: Event) -> RunDirectory:
     with RunLogWriter(folder) as log:
         log.write(*events)
@@ -65,17 +50,18 @@ def run_with(folder: Path, *events: Event) -> RunDirectory:
 
 def test_a_run_whose_rank_was_killed_has_its_starts_and_losses(tmp_path: Path) -> None:
     (tmp_path / KILLED_FILE).write_text(json.dumps({"rank": 1}))
-    before = [step(number, 2.0) for number in range(1, 13)]
-    after = [step(number, 1.0 if number < 16 else 0.5) for number in range(11, 21)]
+    before = [done_step(number, loss=2.0) for number in range(1, 13)]
+    after = [done_step(number, loss=1.0 if number < 16 else 0.5) for number in range(11, 21)]
     failed = WorkersFailed(attempt=0, reason="rank 1 was killed", restarts=True)
     ended = RunEnded(status="done", step=20)
-    facts = training_facts(run_with(tmp_path, started(0), *before, failed, started(10), *after, ended))
+    again = training_started(start_step=10)
+    facts = training_facts(run_with(tmp_path, training_started(), *before, failed, again, *after, ended))
     assert (facts.starts, facts.killed_rank, facts.status, facts.steps) == ((0, 10), 1, "done", 20)
     assert (facts.first_loss, facts.resumed_loss, facts.last_loss) == (2.0, 1.0, 0.5)
 
 
 def test_a_run_without_a_restart_has_no_loss_after_it(tmp_path: Path) -> None:
-    facts = training_facts(run_with(tmp_path, started(0), step(1, 2.0)))
+    facts = training_facts(run_with(tmp_path, training_started(), done_step(1)))
     assert (facts.resumed_loss, facts.killed_rank, facts.status) == (None, None, "")
 
 

@@ -53,7 +53,6 @@ class Job:
         name: of the job.
         team: its team.
         output: file with what the command printed.
-        submitted: Unix time of the command's start.
         process: the command.
     """
 
@@ -61,7 +60,6 @@ class Job:
     name: str
     team: str
     output: Path
-    submitted: float
     process: subprocess.Popen[bytes]
     _events: list[Event] = field(default_factory=list, init=False)
 
@@ -187,7 +185,7 @@ class NodeCluster:
         with output.open("wb") as file:
             process = subprocess.Popen(interruptible(*words), cwd=ROOT, stdout=file, stderr=subprocess.STDOUT)
         kept = f"session-{name}" if command == "cluster" else name
-        made = Job(self.sandbox, kept, team, output, time.time(), process)
+        made = Job(self.sandbox, kept, team, output, process)
         try:
             yield made
         finally:

@@ -1,8 +1,7 @@
-"""One sandbox for all jobs, and a table of where their time went."""
+"""One sandbox for all jobs."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,9 +10,6 @@ import pytest
 from tests.distribution import REAL_NODES
 from tests.engines.report_table import skipped
 from tests.training.on_nodes.cluster import NAME, SETTINGS, Job, NodeCluster, running_cluster
-from tests.training.on_nodes.timeline import Timeline, table
-
-_TIMELINES: list[Timeline] = []
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -22,14 +18,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.parent.name == "on_nodes":
             item.add_marker(pytest.mark.xdist_group(REAL_NODES))
             item.add_marker(pytest.mark.timeout(1800))
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the table."""
-    if _TIMELINES:
-        terminalreporter.section("jobs on real nodes: seconds since `make train`")
-        for line in table(_TIMELINES):
-            terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session")
@@ -46,15 +34,6 @@ def nodes(request: pytest.FixtureRequest) -> Iterator[NodeCluster]:
 def undisturbed(nodes: NodeCluster) -> Iterator[Job]:
     """A job of two worker pods that nothing disturbs, at its end."""
     with nodes.job("undisturbed", "--num-workers", "2", *SETTINGS) as job:
-        job.await_step(1)
-        made = Timeline.of(job)
         assert job.end() == 0, job.said
-        _TIMELINES.append(made.ended(time.time()))
         yield job
         nodes.delete(job)
-
-
-@pytest.fixture
-def timelines() -> list[Timeline]:
-    """Timelines for the table at the end of the session."""
-    return _TIMELINES

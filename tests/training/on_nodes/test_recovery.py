@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 from infra.spec.manifest import Manifest, api_object
 from observability.runlog import RunStarted, TrainingStarted, select
@@ -46,33 +48,35 @@ def test_training_does_not_notice_a_lost_submitter_an_operator_that_restarts_and
     nodes.delete(job)
 
 
-def test_a_killed_worker_is_replaced_and_the_ranks_resume(nodes: NodeCluster, undisturbed: Job) -> None:
-    with nodes.job("worker-killed", *_TWO) as job:
+@contextmanager
+def disturbed(nodes: NodeCluster, undisturbed: Job, name: str, *options: str) -> Iterator[Job]:
+    """A job halfway; what is done to it in the context must cost nothing: it ends with the weights of one that nothing disturbs."""
+    with nodes.job(name, *_TWO, *options) as job:
         job.await_step(HALFWAY)
-        processes.kill_container(job.pods("worker")[0], program="ray start")
+        yield job
         assert job.end() == 0, job.said
-    assert (drivers(job), starts(job)) == (1, 2)
     assert job.weights == undisturbed.weights
     nodes.delete(job)
 
 
+def test_a_killed_worker_is_replaced_and_the_ranks_resume(nodes: NodeCluster, undisturbed: Job) -> None:
+    with disturbed(nodes, undisturbed, "worker-killed") as job:
+        processes.kill_container(job.pods("worker")[0], program="ray start")
+    assert (drivers(job), starts(job)) == (1, 2)
+
+
 def test_a_deleted_worker_pod_is_replaced_and_the_ranks_resume(nodes: NodeCluster, undisturbed: Job) -> None:
-    with nodes.job("worker-deleted", *_TWO) as job:
-        job.await_step(HALFWAY)
+    with disturbed(nodes, undisturbed, "worker-deleted") as job:
         before = [pod["metadata"]["name"] for pod in job.pods("worker")]
         nodes.sandbox.pods.cluster.delete(job.pods("worker")[0])
         job.await_(lambda: len(job.pods("worker")) == 2, what="with two workers")
         assert [pod["metadata"]["name"] for pod in job.pods("worker")] != before
-        assert job.end() == 0, job.said
     assert drivers(job) == 1
-    assert job.weights == undisturbed.weights
-    nodes.delete(job)
 
 
 def test_a_rank_that_the_kernel_kills_for_want_of_memory_resumes(nodes: NodeCluster, undisturbed: Job) -> None:
     """Another process of the container asks for the memory; the kernel kills the rank, which Ray marks as the first to go."""
-    with nodes.job("out-of-memory", *_TWO) as job:
-        job.await_step(HALFWAY)
+    with disturbed(nodes, undisturbed, "out-of-memory") as job:
         worker = job.pods("worker")[0]
         workers = [
             one for one in processes.of_pod(worker) if one.cmdline()[:1] and one.cmdline()[0].startswith("ray::")
@@ -86,30 +90,19 @@ def test_a_rank_that_the_kernel_kills_for_want_of_memory_resumes(nodes: NodeClus
             # At once: the ranks that are started next need some, and without it the whole container ends.
             memory.limit(limit)
             eaten.result()
-        assert job.end() == 0, job.said
     assert (drivers(job), starts(job)) == (1, 2)
-    assert job.weights == undisturbed.weights
-    nodes.delete(job)
 
 
 def test_a_head_that_vanishes_is_replaced_and_the_submitter_submits_again(nodes: NodeCluster, undisturbed: Job) -> None:
-    with nodes.job("head-killed", *_TWO, "--restarts", "0") as job:
-        job.await_step(HALFWAY)
+    with disturbed(nodes, undisturbed, "head-killed", "--restarts", "0") as job:
         processes.kill_container(job.pods("head")[0], program="ray start")
-        assert job.end() == 0, job.said
     assert drivers(job) == 2
-    assert job.weights == undisturbed.weights
-    nodes.delete(job)
 
 
 def test_a_deleted_head_saves_and_the_job_goes_on_with_a_new_cluster(nodes: NodeCluster, undisturbed: Job) -> None:
-    with nodes.job("head-deleted", *_TWO, "--restarts", "1") as job:
-        job.await_step(HALFWAY)
+    with disturbed(nodes, undisturbed, "head-deleted", "--restarts", "1") as job:
         nodes.sandbox.pods.cluster.delete(job.pods("head")[0])
-        assert job.end() == 0, job.said
     assert drivers(job) == 2
-    assert job.weights == undisturbed.weights
-    nodes.delete(job)
 
 
 def test_without_restarts_a_deleted_head_ends_the_job_which_resume_continues(

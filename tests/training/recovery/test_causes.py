@@ -9,8 +9,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from observability.runlog import RunLogWriter, TrainingStarted
-from tests.training.runs import small_settings
+from observability.runlog import RunLogWriter
+from tests.training.runs import small_settings, training_started
 from training.data.order import BatchPlan
 from training.errors import CheckpointError, DataError, DeviceError, NonFiniteLossError, OutOfMemoryError
 from training.evidence import Evidence
@@ -91,18 +91,6 @@ SAMPLES, BATCH = 1000, 64
 PLAN = BatchPlan(size=SAMPLES, global_batch=BATCH, world=1)
 
 
-def started() -> TrainingStarted:
-    return TrainingStarted(
-        world=1,
-        start_step=0,
-        total_steps=99,
-        steps_per_epoch=PLAN.steps_per_epoch,
-        parameters=1,
-        train_samples=SAMPLES,
-        dataset_fingerprint="",
-    )
-
-
 def failures_in(step: int | None) -> list[Incident]:
     failure = Failure.sudden("rank 1 was killed", kind="SIGKILL", found=Evidence(step=step))
     return [Incident(attempt=number, began=0, ended=1, failure=failure, committed=0) for number in range(3)]
@@ -110,7 +98,7 @@ def failures_in(step: int | None) -> list[Incident]:
 
 def test_the_samples_of_the_step_are_named_by_their_positions(tmp_path: Path) -> None:
     with RunLogWriter(tmp_path) as log:
-        log.write(started())
+        log.write(training_started(steps_per_epoch=PLAN.steps_per_epoch, train_samples=SAMPLES))
     settings = small_settings(loop={"global_batch": BATCH}, run={"seed": 7})
     for step in (1, 16, 17, 35):
         *attempts, samples = describe_poison(failures_in(step), settings, tmp_path).split("\n")

@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from mlflow import MlflowClient
 
 from observability.runlog import Notice, read_all, select
 from tests.engines.ports import free_port
+from tests.training.runs import wait_until
 from tests.training.tracking.recorded import RecordedRun, history, settings, started_run
 from training.errors import ExitStatus
 from training.tracking import follow
@@ -35,12 +35,7 @@ time.sleep(600)
 """
 
 
-def eventually(holds: Callable[[], bool]) -> None:
-    """Wait until a condition holds."""
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+eventually = partial(wait_until, seconds=PATIENCE)
 
 
 def state_of(run: RecordedRun) -> TrackingState:

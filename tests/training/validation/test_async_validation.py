@@ -7,8 +7,6 @@ import multiprocessing
 import os
 import re
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ from observability.runlog import Evaluated, Notice, read_all, select
 from tests.engines.report_table import skipped as service_skipped
 from tests.training.config.refused import assert_refused
 from tests.training.launch.ranks import run_world
-from tests.training.runs import run_alone, small_settings
+from tests.training.runs import run_alone, small_settings, wait_until
 from training.checkpoint.late_metrics import LateMetrics, read
 from training.checkpoint.store import local_store
 from training.config.schema import TrainingSettings
@@ -125,22 +123,15 @@ def test_an_evaluator_dies_with_its_rank_even_while_it_starts(tmp_path: Path) ->
     rank.start()
     assert rank.pid is not None
     started = psutil.Process(rank.pid)
-    until(lambda: bool(evaluators(started)))
+    wait_until(lambda: bool(evaluators(started)))
     [evaluator] = evaluators(started)
     rank.kill()
-    until(lambda: not evaluator.is_running())
+    wait_until(lambda: not evaluator.is_running())
 
 
 def _start_and_wait(task: RankTask) -> None:
     EvaluatorProcess(task, gpu=None)
     signal.pause()
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 class _WithoutTask(EvaluatorProcess):

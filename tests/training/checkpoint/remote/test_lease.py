@@ -17,14 +17,12 @@ from observability.runlog import Notice, read_all, select
 from tests.engines.ports import free_port
 from tests.engines.s3 import S3Api
 from tests.engines.s3_faults import FaultyS3
-from tests.training.checkpoint.parts import IDENTITY
-from tests.training.checkpoint.remote.parts import connect, failing, upload_all
+from tests.training.checkpoint.remote.parts import connect, failing, saved, upload_all
 from tests.training.runs import small_settings
 from training.checkpoint.remote import lease as leases
 from training.checkpoint.remote.bucket import RunBucket
 from training.checkpoint.remote.driving import check_bucket, leased
 from training.checkpoint.remote.lease import LEASE_OBJECT, Lease, LeaseLostError, Writer, confirm, held, writer_of
-from training.checkpoint.store import bytes_writer, local_store
 from training.config.schema import TrainingSettings
 from training.errors import ExitStatus, PlatformError, PreflightError, ResumeMismatchError
 from training.rundir import RunDirectory
@@ -211,10 +209,7 @@ def test_a_bucket_of_another_account_is_refused_by_the_account_that_was_given(re
 def test_a_checkpoint_of_another_run_is_refused_by_its_differences(
     remote: str, proxy: FaultyS3, tmp_path: Path
 ) -> None:
-    store = local_store(tmp_path)
-    files = {"model.safetensors": bytes_writer(b"")}
-    store.commit(step=10, identity=IDENTITY, metric=None, files=files, expected_bytes=0)
-    upload_all(store, connect(remote))
+    upload_all(saved(tmp_path, 10), connect(remote))
     with pytest.raises(ResumeMismatchError) as error:
         check_bucket(settings_with(remote))
     assert "/run/step-00000010 belongs to another run: model: saved mlp, wanted simple_cnn" in error.value.args[0]
