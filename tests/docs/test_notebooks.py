@@ -38,14 +38,15 @@ def read(name: str) -> Any:  # noqa: ANN401 - nbformat has no types
     return nbformat.read(SOURCE / f"{name}.ipynb", as_version=4)  # type: ignore[no-untyped-call]
 
 
-def execute(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, **values: str) -> Any:  # noqa: ANN401 - as above
-    """The notebook after all its cells ran in a folder, with other values for names of its first code cell."""
+def execute(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, before: str = "", **values: str) -> Any:  # noqa: ANN401 - as above
+    """The notebook after all its cells ran in a folder, with other values for names of its first code cell, and code before it."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     notebook = read(name)
     first = next(cell for cell in notebook.cells if cell.cell_type == "code")
     for key, value in values.items():
         first.source, replaced = re.subn(rf"^{key} = .*$", f"{key} = {value!r}", first.source, flags=re.MULTILINE)
         assert replaced == 1, key
+    first.source = before + first.source
     where = {"metadata": {"path": str(folder)}}
     NotebookClient(notebook, timeout=SECONDS, kernel_name="python3", resources=where).execute()
     return notebook
@@ -158,15 +159,10 @@ def test_without_deepspeed_the_notebook_says_what_to_install(tmp_path: Path, mon
     """The double of an environment without it is an import path on which it is not found."""
     hidden = "import importlib.util\nfind = importlib.util.find_spec\n"
     hidden += "importlib.util.find_spec = lambda name, *rest: None if name == 'deepspeed' else find(name, *rest)\n"
-    notebook = read("deepspeed")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    first = next(cell for cell in notebook.cells if cell.cell_type == "code")
-    first.source = hidden + first.source
-    where = {"metadata": {"path": str(tmp_path)}}
     with pytest.raises(
         CellExecutionError, match=r"DeepSpeed is not installed\. To install it, run: make env WITH=deepspeed"
     ):
-        NotebookClient(notebook, timeout=SECONDS, kernel_name="python3", resources=where).execute()
+        execute("deepspeed", tmp_path, monkeypatch, before=hidden)
 
 
 def test_copies_stay_as_they_are_edited(tmp_path: Path) -> None:

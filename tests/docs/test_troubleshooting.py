@@ -1,4 +1,4 @@
-"""docs/TROUBLESHOOTING.md: every error class has an entry, which says what to do."""
+"""docs/TROUBLESHOOTING.md: every error class has an entry."""
 
 from __future__ import annotations
 
@@ -26,11 +26,6 @@ class Entry(NamedTuple):
 
     title: str
     body: str
-
-    @property
-    def is_upstream(self) -> bool:
-        """Whether the heading quotes other software."""
-        return self.body.lstrip().startswith("*Upstream*")
 
     @property
     def error(self) -> str:
@@ -71,9 +66,3 @@ def test_every_error_class_has_an_entry_with_its_exit_status() -> None:
         if entry.error:
             status = error_classes()[entry.error].status
             assert f"`{entry.error}`, exit status {status.value}" in entry.body, entry.title
-
-
-def test_every_entry_says_what_to_do_and_an_upstream_one_what_the_platform_does_about_it() -> None:
-    assert [entry.title for entry in ENTRIES if "**Do.**" not in entry.body] == []
-    silent = [entry.title for entry in ENTRIES if entry.is_upstream and "**Here.**" not in entry.body]
-    assert silent == ["`make: *** […] Error …`"]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 
 from tests.engines.checkouts import project_files
@@ -74,10 +72,3 @@ def test_every_option_has_help() -> None:
         if not action.help and not isinstance(action, argparse._SubParsersAction)
     ]
     assert without == []
-
-
-def test_the_reference_is_made_without_what_takes_long_to_import() -> None:
-    program = "import sys; from tests.reference.pages import files; files(); print(*sys.modules)"
-    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    heavy = {"torch", "ray", "mlflow", "matplotlib", "pandas", "pulumi"}
-    assert heavy & set(ended.stdout.split()) == set()

@@ -49,14 +49,16 @@ def small_settings(**sections: dict[str, Any]) -> TrainingSettings:
 
 def training_started(**fields: Any) -> TrainingStarted:  # noqa: ANN401 - of the event
     """The event of a small run; `fields` override its own."""
-    small = {"world": 1, "start_step": 0, "total_steps": 10, "steps_per_epoch": 5, "parameters": 3, "train_samples": 20}
-    return TrainingStarted(**{**small, "dataset_fingerprint": "f" * 64, **fields})
+    small: dict[str, Any] = {"world": 1, "start_step": 0, "total_steps": 10, "steps_per_epoch": 5, "parameters": 3}
+    small |= {"train_samples": 20, "dataset_fingerprint": "f" * 64}
+    return TrainingStarted(**(small | fields))
 
 
 def done_step(number: int, **fields: Any) -> Step:  # noqa: ANN401 - of the event
     """The event of a step; `fields` override its own."""
-    small = {"epoch": 1, "loss": 1.0, "gradient_norm": 1.0, "learning_rate": 0.1, "samples": 64, "seconds": 0.01}
-    return Step(**{"step": number, "metrics": {"accuracy": 0.5}, **small, **fields})
+    small: dict[str, Any] = {"step": number, "epoch": 1, "loss": 1.0, "metrics": {"accuracy": 0.5}}
+    small |= {"gradient_norm": 1.0, "learning_rate": 0.1, "samples": 64, "seconds": 0.01}
+    return Step(**(small | fields))
 
 
 def wait_until(holds: Callable[[], bool], *, seconds: float = 60) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from infra.spec.cluster_names import PRICE_VARIABLE, WORKER_PRICE_VARIABLE
 from tests.training.code.projects import committed, git
+from tests.training.test_preflight import with_driver
 from training import environment
 from training.network import interface_towards
 
@@ -58,10 +59,7 @@ def test_without_git_there_is_no_revision(tmp_path: Path, repository: Path, monk
 
 
 def test_gpus_are_read_from_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = tmp_path / "nvidia-smi"
-    program.write_text("#!/bin/sh\necho 'NVIDIA H200, 143771, 580.95.05'\necho 'NVIDIA GB10, [N/A], 580.95.05'\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with_driver(tmp_path, monkeypatch, "NVIDIA H200, 143771, 580.95.05", "NVIDIA GB10, [N/A], 580.95.05")
     assert environment.describe()["gpus"] == [
         {"name": "NVIDIA H200", "memory_bytes": 143771 * 2**20, "driver": "580.95.05"},
         {"name": "NVIDIA GB10", "memory_bytes": None, "driver": "580.95.05"},

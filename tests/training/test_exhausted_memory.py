@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from observability.runlog import Notice, read_all, select
+from tests.training.config.refused import assert_refused
 from tests.training.runs import ALONE, run_alone, small_settings
 from training.allocator import configure_allocator
-from training.config.load import load_settings
 from training.config.schema import AllocatorSettings
 from training.data.types import SampleSpec
 from training.device import FAKE_GPUS
-from training.errors import OutOfMemoryError, SettingsError
+from training.errors import OutOfMemoryError
 from training.launch.task import RankTask
 from training.worker import run_rank
 
@@ -127,13 +127,11 @@ def test_a_variable_of_the_user_s_takes_precedence_with_a_warning_and_our_own_wi
 
 
 def test_settings_that_cannot_act_are_refused() -> None:
-    for setting, others, rule in (
-        ("memory_fraction=0.5", [], "memory_fraction is about the memory of GPUs and needs scale.gpu=true"),
-        ("allocator={expandable_segments: true}", [], "compute.allocator is about the memory of GPUs"),
-        ("memory_fraction=1.5", ["scale.gpu=true"], "memory_fraction = 1.5: must be less than or equal to 1"),
-        ("allocator.expandable=true", [], "did you mean expandable_segments?"),
-        ("allocator={garbage_collection_threshold: 0.8}", ["scale.gpu=true"], "needs memory_fraction"),
-    ):
-        with pytest.raises(SettingsError) as caught:
-            load_settings(overrides=[f"compute.{setting}", *others], environment={})
-        assert rule in f"{caught.value.args[0]} {caught.value.remedy}"
+    cases = {
+        "compute.memory_fraction=0.5": "memory_fraction is about the memory of GPUs and needs scale.gpu=true",
+        "compute.allocator.expandable_segments=true": "compute.allocator is about the memory of GPUs",
+        "compute.memory_fraction=1.5 scale.gpu=true": "memory_fraction = 1.5: must be less than or equal to 1",
+        "compute.allocator.expandable=true": "did you mean expandable_segments?",
+        "compute.allocator.garbage_collection_threshold=0.8 scale.gpu=true": "needs memory_fraction",
+    }
+    assert_refused(cases)

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from torch._C._distributed_c10d import _dump_fr_trace
 
-from training import failures, flight_records
+from training import failures
 from training.config.schema import ScaleSettings
 from training.evidence import FOLDER
 from training.flight_records import NCCL_SUFFIX, Collective, aborted, describe_waits, dump_file, entered, waits_in_words
@@ -90,12 +89,6 @@ def test_a_dump_runs_no_code(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     leave_pickle(tmp_path, 0, pickle.dumps({"entries": [entry(41), _Running()]}))
     assert entered(tmp_path, attempt=0) == {}
     assert capsys.readouterr().out == ""
-
-
-def test_torch_s_own_dump_is_plain_data(tmp_path: Path) -> None:
-    """What the watchdog of NCCL writes; under Gloo nobody does, but the recorder is the same."""
-    dump = flight_records._unpickled(_dump_fr_trace())
-    assert "entries" in dump or "version" in dump
 
 
 def test_a_rank_that_nccl_s_watchdog_aborts_is_not_taken_for_the_one_that_hangs(tmp_path: Path) -> None:

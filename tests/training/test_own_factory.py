@@ -94,13 +94,10 @@ class Columns(Section):
     shapes: dict[str, int] = Field(default_factory=dict, description="Shapes.")
 
 
-def test_options_that_contradict_each_other_are_rejected_with_the_rule() -> None:
+def test_options_are_rejected_with_the_rule_that_they_break_or_with_those_that_are_required() -> None:
     with pytest.raises(SettingsError) as raised:
         parse_options(Range, {"low": 3}, setting="model.options", owner="model range")
     assert raised.value.args[0] == "model.options: low=3 must be below high=1"
-
-
-def test_the_remedy_says_which_options_are_required_and_the_defaults_of_the_others() -> None:
     with pytest.raises(SettingsError) as raised:
         parse_options(Columns, {}, setting="data.options", owner="dataset table")
     assert raised.value.remedy == "options of dataset table: inputs (required): Columns.; shapes (default {}): Shapes."

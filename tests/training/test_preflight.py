@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -52,10 +53,10 @@ def test_too_many_workers_are_refused_with_a_number_that_fits(tmp_path: Path) ->
         assert [part for part in parts if part not in refused] == [], refused
 
 
-def with_capabilities(folder: Path, monkeypatch: pytest.MonkeyPatch, *capabilities: str) -> None:
-    """Put a driver on PATH that lists GPUs of these compute capabilities."""
+def with_driver(folder: Path, monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
+    """Put an `nvidia-smi` on PATH that prints these lines."""
     driver = folder / "nvidia-smi"
-    driver.write_text("#!/bin/sh\nprintf '%s\\n' " + " ".join(capabilities))
+    driver.write_text(f"#!/bin/sh\nprintf '%s\\n' {shlex.join(lines)}")
     driver.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
@@ -65,11 +66,11 @@ ONE_GPU = Machine(cpus=2, gpus=1)
 
 
 def test_fp8_is_refused_on_a_machine_whose_gpus_all_lack_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with_capabilities(tmp_path, monkeypatch, "7.5", "8.6")
+    with_driver(tmp_path, monkeypatch, "7.5", "8.6")
     refused = refusal(settings(tmp_path, *FP8), ONE_GPU)
     assert "precision.mode=fp8 needs GPUs of compute capability 8.9 or higher, this machine's have 8.6" in refused
     assert "precision.mode=bf16" in refused
-    with_capabilities(tmp_path, monkeypatch, "8.6", "12.0")
+    with_driver(tmp_path, monkeypatch, "8.6", "12.0")
     check(settings(tmp_path, *FP8), ONE_GPU)
 
 
@@ -168,11 +169,8 @@ def test_affinity_bounds_the_cpus() -> None:
 @pytest.fixture
 def four_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An `nvidia-smi` on PATH that lists four GPUs, one of them cut into a MIG instance."""
-    program = tmp_path / "nvidia-smi"
-    listing = "\n".join(f"GPU {n}: NVIDIA H200 (UUID: GPU-{n})" for n in range(4))
-    program.write_text(f"#!/bin/sh\ncat <<'END'\n{listing}\n  MIG 1g.18gb Device 0: (UUID: MIG-1)\nEND\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    listing = [f"GPU {n}: NVIDIA H200 (UUID: GPU-{n})" for n in range(4)]
+    with_driver(tmp_path, monkeypatch, *listing, "  MIG 1g.18gb Device 0: (UUID: MIG-1)")
 
 
 @pytest.mark.usefixtures("four_gpus")

@@ -14,14 +14,13 @@ import ray
 import torch
 
 from tests.engines.ray_cluster import RayCluster, ray_cluster
+from tests.training.config.refused import assert_refused
 from tests.training.data import test_parquet, test_tar_shards
 from tests.training.launch.ranks import run_world
 from tests.training.runs import small_settings, steps_of
 from training.callbacks import sample_ledger
-from training.config.load import load_settings
 from training.config.schema import TrainingSettings
 from training.data.types import Split
-from training.errors import SettingsError
 from training.launch.task import RankTask, WorkersFailedError
 
 __all__ = ["ray_cluster"]  # fixture
@@ -98,9 +97,8 @@ def test_a_split_is_sent_without_what_its_process_has_read(tmp_path: Path, make:
 
 
 def test_ray_data_without_tasks_or_without_ray_is_refused() -> None:
-    overrides = ["data.reader=ray_data"]
-    with pytest.raises(SettingsError, match="reader=ray_data needs loader_workers=1 or more"):
-        load_settings(overrides=overrides, environment={})
-    overrides += ["data.loader_workers=1", "scale.launcher=torchrun"]
-    with pytest.raises(SettingsError, match=r"data\.reader=ray_data needs scale\.launcher=ray, got torchrun"):
-        load_settings(overrides=overrides, environment={})
+    cases = {
+        "data.loader_workers=0": "reader=ray_data needs loader_workers=1 or more",
+        "data.loader_workers=1 scale.launcher=torchrun": "data.reader=ray_data needs scale.launcher=ray, got torchrun",
+    }
+    assert_refused(cases, "data.reader=ray_data")

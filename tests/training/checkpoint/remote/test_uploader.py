@@ -26,12 +26,13 @@ SECONDS = 60
 KEEP = Retention(keep_last=2, keep_best=1, higher_is_better=True)
 
 
-def commit(store: CheckpointStore, *steps: int, metric: float | None = None) -> None:
-    """Commit checkpoints of one small file."""
+def commit(store: CheckpointStore, *steps: int, metric: float | None = None) -> CheckpointStore:
+    """Commit checkpoints of one small file; returns the store."""
     for step in steps:
         content = f"weights of step {step}".encode()
         files = {"model.safetensors": bytes_writer(content)}
         store.commit(step=step, identity=IDENTITY, metric=metric, files=files, expected_bytes=0)
+    return store
 
 
 @contextmanager
@@ -86,8 +87,7 @@ class Gate:
 
 
 def test_what_the_folder_has_and_the_bucket_lacks_is_copied_newest_first(tmp_path: Path, bucket: RunBucket) -> None:
-    store = local_store(tmp_path)
-    commit(store, 10, metric=0.9)
+    store = commit(local_store(tmp_path), 10, metric=0.9)
     commit(store, 20, 30)
     with uploading(store, bucket) as uploader:
         uploaded = select(settled(uploader), CheckpointUploaded)
@@ -127,11 +127,8 @@ def test_the_bucket_keeps_the_newest_and_the_best(tmp_path: Path, bucket: RunBuc
 
 
 def test_later_steps_of_another_history_go_with_the_next_copy(tmp_path: Path, bucket: RunBucket) -> None:
-    earlier = local_store(tmp_path / "earlier")
-    commit(earlier, 10, 20, 30)
-    upload_all(earlier, bucket)
-    store = local_store(tmp_path / "now")
-    commit(store, 10, 15)
+    upload_all(commit(local_store(tmp_path / "earlier"), 10, 20, 30), bucket)
+    store = commit(local_store(tmp_path / "now"), 10, 15)
     with uploading(store, bucket, start_step=10) as uploader:
         settled(uploader)
     assert steps_in(bucket) == [10, 15]
@@ -140,8 +137,7 @@ def test_later_steps_of_another_history_go_with_the_next_copy(tmp_path: Path, bu
 def test_a_store_that_fails_is_one_warning_until_it_recovers(
     tmp_path: Path, bucket: RunBucket, proxy: FaultyS3
 ) -> None:
-    store = local_store(tmp_path)
-    commit(store, 10)
+    store = commit(local_store(tmp_path), 10)
     with uploading(store, bucket) as uploader:
         settled(uploader)
         proxy.fault = failing(503, times=4, when=puts("model.safetensors"))
@@ -165,8 +161,7 @@ def test_a_store_that_fails_is_one_warning_until_it_recovers(
 
 def test_the_end_of_a_run_waits_for_three_attempts_only(tmp_path: Path, bucket: RunBucket, proxy: FaultyS3) -> None:
     proxy.fault = failing(403)
-    store = local_store(tmp_path)
-    commit(store, 10)
+    store = commit(local_store(tmp_path), 10)
     with uploading(store, bucket) as uploader:
         uploader.finish()
         assert uploader.wait(SECONDS)
@@ -177,8 +172,7 @@ def test_a_writer_whose_lease_is_lost_copies_nothing_more(tmp_path: Path, bucket
     def confirm() -> None:
         raise LeaseLostError("leased to ada")
 
-    store = local_store(tmp_path)
-    commit(store, 10)
+    store = commit(local_store(tmp_path), 10)
     with uploading(store, bucket, confirm=confirm) as uploader:
         events = settled(uploader)
     (notice,), (failure,) = select(events, Notice), select(events, CheckpointUploadFailed)
@@ -188,8 +182,7 @@ def test_a_writer_whose_lease_is_lost_copies_nothing_more(tmp_path: Path, bucket
 
 
 def test_a_damaged_checkpoint_never_replaces_a_good_one(tmp_path: Path, bucket: RunBucket) -> None:
-    store = local_store(tmp_path)
-    commit(store, 10, 20)
+    store = commit(local_store(tmp_path), 10, 20)
     (store.path(20) / "model.safetensors").write_bytes(b"another length")
     with uploading(store, bucket) as uploader:
         events = settled(uploader)
@@ -201,8 +194,7 @@ def test_a_damaged_checkpoint_never_replaces_a_good_one(tmp_path: Path, bucket: 
 def test_an_upload_ends_with_the_run_that_fails(tmp_path: Path, bucket: RunBucket, proxy: FaultyS3) -> None:
     gate = Gate("model.safetensors")
     proxy.fault = gate
-    store = local_store(tmp_path)
-    commit(store, 10)
+    store = commit(local_store(tmp_path), 10)
     with uploading(store, bucket) as uploader:
         assert gate.reached.wait(SECONDS)
         threading.Timer(0.2, gate.open).start()
@@ -214,8 +206,7 @@ def test_a_request_that_is_not_answered_does_not_delay_the_end(
     tmp_path: Path, bucket: RunBucket, proxy: FaultyS3, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(uploads, "_CLOSE_SECONDS", 0.2)
-    store = local_store(tmp_path)
-    commit(store, 10)
+    store = commit(local_store(tmp_path), 10)
     proxy.fault = lambda _request: "hang"
     with uploading(store, bucket):
         while not proxy.failed:
@@ -243,8 +234,7 @@ def test_other_files_are_copied_before_the_first_checkpoint(tmp_path: Path, buck
 def test_a_run_that_resumes_does_not_copy_again_what_is_there(
     tmp_path: Path, bucket: RunBucket, proxy: FaultyS3
 ) -> None:
-    store = local_store(tmp_path)
-    commit(store, 10, 20)
+    store = commit(local_store(tmp_path), 10, 20)
     upload_all(store, bucket)
     proxy.requests.clear()
     with uploading(store, bucket, start_step=20) as uploader:
@@ -253,10 +243,8 @@ def test_a_run_that_resumes_does_not_copy_again_what_is_there(
 
 
 def test_checkpoints_of_one_step_are_told_apart_by_their_manifests(tmp_path: Path, bucket: RunBucket) -> None:
-    before, now = local_store(tmp_path / "before"), local_store(tmp_path / "now")
-    commit(before, 10)
-    upload_all(before, bucket)
-    commit(now, 10, metric=0.5)
+    upload_all(commit(local_store(tmp_path / "before"), 10), bucket)
+    now = commit(local_store(tmp_path / "now"), 10, metric=0.5)
     with uploading(now, bucket) as uploader:
         assert [event.step for event in select(settled(uploader), CheckpointUploaded)] == [10]
     assert RemoteTier(bucket).checkpoints()[0].manifest.metric == 0.5
