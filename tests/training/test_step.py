@@ -1,4 +1,4 @@
-"""One optimizer step: the gradient is that of the global mean, and a bad step changes nothing."""
+"""One optimizer step: the gradient is that of the global mean, a bad step changes nothing, and a GPU's clock is the device's."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from tests.engines.report_table import ran, skipped
 from training.config.schema import PrecisionSettings
 from training.data.types import Batch
+from training.gpu_usage import GpuProbe
 from training.objectives.classification import Classification
 from training.objectives.options import ClassificationOptions
 from training.precision import Precision
 from training.seeding import seed_step
 from training.step import StepResult, StepRunner
+from training.step_clock import step_clock
 from training.strategies.single_process import SingleProcess
 from training.strategies.strategy import Strategy
 
@@ -237,3 +240,36 @@ def test_under_fp16_the_norm_and_the_limit_are_those_of_the_unscaled_gradient() 
     assert result.applied
     assert result.gradient_norm == pytest.approx(2 * limit, rel=1e-2)
     assert float((weights(half) - weights(linear())).norm()) == pytest.approx(limit, rel=1e-2)
+
+
+@pytest.fixture
+def gpu() -> torch.device:
+    """The first GPU; skips without one."""
+    if not torch.cuda.is_available():
+        skipped("GPU", "torch sees no GPU", "run the tests on a machine with one")
+    ran("GPU")
+    return torch.device("cuda", 0)
+
+
+def test_work_of_the_gpu_counts_between_its_marks(gpu: torch.device) -> None:
+    clock = step_clock(gpu)
+    matrix = torch.randn(4096, 4096, device=gpu)
+    for _ in range(2):  # the second time with events of the first
+        clock.restart()
+        began = clock.mark()
+        small = clock.mark()
+        for _ in range(20):
+            matrix @ matrix
+        large = clock.mark()
+        torch.cuda.synchronize(gpu)
+        assert clock.seconds(began, small) < clock.seconds(small, large)
+        assert clock.seconds_since(large) >= 0
+
+
+def test_a_probe_sees_the_memory_of_tensors(gpu: torch.device) -> None:
+    probe = GpuProbe(gpu)
+    before = probe.read().allocated_bytes
+    kept = torch.empty(2**20, dtype=torch.uint8, device=gpu)
+    after = probe.read()
+    assert after.allocated_bytes - before >= kept.numel()
+    assert after.reserved_bytes >= after.allocated_bytes
