@@ -1,23 +1,32 @@
-"""The loop waits for a copy; the thread writes, prunes, and reports errors on request."""
+"""The loop waits for a copy; the thread writes, prunes, and reports errors on request; also after SIGKILL and refusals of a file system."""
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import random
+import re
 import shutil
+import signal
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import wait
 from contextlib import contextmanager
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 import torch
 
+from tests.limits import files_up_to
 from tests.training.checkpoint.parts import IDENTITY, SmallRun, Values, assert_same, checkpointer, saved_run
 from training.checkpoint.host_copy import HostCopy
 from training.checkpoint.retention import Retention
 from training.checkpoint.sharding import NamedTensors
 from training.checkpoint.storage import LocalStorage
 from training.checkpoint.store import CheckpointStore, local_store
+from training.errors import CheckpointError
 
 
 @pytest.fixture(autouse=True)
@@ -232,3 +241,68 @@ def test_a_new_writer_reports_failed_removals_once(tmp_path: Path, monkeypatch: 
             run.train()
             run.save(writer, final=True)
         assert [told.warnings for told in writer.poll()] == [("step-00000002 could not be removed",), ()]
+
+
+KILLS = 8
+KEEP_TWO = Retention(keep_last=2, keep_best=0, higher_is_better=True)
+
+
+def resume(store: CheckpointStore) -> SmallRun:
+    """The run, resumed from its newest good checkpoint if any."""
+    run = SmallRun()
+    if restored := store.newest_good(IDENTITY):
+        run.load(restored)
+    return run
+
+
+def train_and_save_every_step(directory: Path, ready: Connection) -> None:
+    """The process to kill: resume, then train and save forever."""
+    torch.set_num_threads(1)
+    store = local_store(directory)
+    run = resume(store)
+    writer = checkpointer(store, retention=KEEP_TWO, start_step=run.step)
+    ready.send(run.step)
+    while True:
+        run.train()
+        run.save(writer)
+        writer.poll()
+
+
+def test_a_repeatedly_killed_run_always_has_a_good_checkpoint_of_the_uninterrupted_run(tmp_path: Path) -> None:
+    processes = multiprocessing.get_context("forkserver")
+    # torch imports the last of these with the first optimizer, which takes a second in every process.
+    processes.set_forkserver_preload([__name__, "torch._dynamo"])
+    moments = random.Random(0)
+    store, uninterrupted = local_store(tmp_path), SmallRun()
+    for _ in range(KILLS):
+        receiver, sender = processes.Pipe(duplex=False)
+        victim = processes.Process(target=train_and_save_every_step, args=(tmp_path, sender), daemon=True)
+        victim.start()
+        sender.close()
+        assert receiver.recv() == uninterrupted.step
+        time.sleep(moments.uniform(0.02, 0.3))
+        assert victim.pid is not None
+        os.kill(victim.pid, signal.SIGKILL)
+        victim.join()
+        run = resume(store)
+        uninterrupted.train(run.step - uninterrupted.step)
+        assert_same(run.tensors(), uninterrupted.tensors() if run.step else SmallRun().tensors())
+    assert uninterrupted.step > KILLS
+
+
+def test_a_file_system_error_is_raised_by_close_and_leaves_no_partial_checkpoint(tmp_path: Path) -> None:
+    blocked, run = tmp_path / "blocked", SmallRun()
+    run.train()
+    store, writer = local_store(tmp_path / "checkpoints"), checkpointer(local_store(tmp_path / "checkpoints"))
+    with files_up_to(2048):
+        run.save(writer, final=True)
+        with pytest.raises(CheckpointError, match=r"step 1 could not be written to .*: File too large"):
+            writer.close()
+    assert store.folder_steps() == []
+    assert store.newest_good(IDENTITY) is None
+    blocked.write_text("a file in place of the folder")
+    writer = checkpointer(local_store(blocked))
+    run.save(writer, final=True)
+    with pytest.raises(CheckpointError, match=re.escape(f"could not be written to {blocked}")):
+        writer.poll()
+    writer.close()

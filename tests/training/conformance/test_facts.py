@@ -1,22 +1,38 @@
-"""Reports in the output of the job: what a run's log, NCCL's log and real sockets say."""
+"""Reports in the output of the job: what a run's log, NCCL's log and real sockets say, and the ranks of the fabric part under torchrun."""
 
 from __future__ import annotations
 
 import json
+import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from observability.runlog import Event, RunEnded, RunLogWriter, WorkersFailed
 from tests.engines.ports import free_port
+from tests.training.cli.command import ROOT
+from tests.training.conformance.local_job import RANKS
 from tests.training.runs import done_step, training_started
-from training.conformance.facts import ObjectFacts, PartReport, collected, read_line, write_line
+from training.conformance.all_reduce import bus_factor
+from training.conformance.facts import (
+    FABRIC_FILE,
+    FabricFacts,
+    ObjectFacts,
+    PartReport,
+    collected,
+    read_line,
+    write_line,
+)
 from training.conformance.network import network_facts
 from training.conformance.run_facts import training_facts
 from training.conformance.transport import networks_in, sent_bytes
 from training.conformance.victim import KILLED_FILE
+from training.device import FAKE_GPUS
 from training.rundir import RunDirectory
+from training.script.variables import OUTPUT_VARIABLE
 
 FACTS = ObjectFacts(bucket="b", written_sha256="0" * 64, read_sha256="1" * 64)
 
@@ -106,3 +122,32 @@ def test_which_servers_listen_do_not_listen_or_have_no_address() -> None:
         facts = network_facts(allowed=listening, denied="nothing.invalid:80")
     assert facts.denied_error
     assert not facts.denied_is_known
+
+
+_SIZE = 1 << 20
+
+
+def test_two_ranks_sum_and_read_what_one_of_them_has_written(tmp_path: Path) -> None:
+    """With GPUs that do not exist, as in a sandbox, so that the ranks compute on the CPU."""
+    words = ["-m", "training.conformance", "fabric", "--gpus", "--size-bytes", str(_SIZE)]
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}", *words],
+        env={**os.environ, "PYTHONPATH": str(ROOT), OUTPUT_VARIABLE: str(tmp_path), FAKE_GPUS: "gpu-0,gpu-1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    facts = FabricFacts.model_validate(json.loads((tmp_path / FABRIC_FILE).read_text()))
+    assert [one.rank for one in facts.ranks] == [0, 1]
+    assert not facts.has_gpus
+    assert {one.read_sha256 for one in facts.ranks} == {facts.written_sha256}
+    measured = facts.all_reduce
+    assert (measured.backend, measured.size_bytes, measured.is_correct) == ("gloo", _SIZE, True)
+    assert measured.bus_bytes_per_second == _SIZE / measured.seconds * bus_factor(RANKS)
+    assert [one.name for one in tmp_path.iterdir()] == [FABRIC_FILE], "the shared file is removed"
+
+
+def test_the_bus_bandwidth_of_two_ranks_is_the_algorithms_and_of_many_almost_twice_that() -> None:
+    assert bus_factor(2) == 1
+    assert bus_factor(16) == 1.875

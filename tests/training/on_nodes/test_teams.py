@@ -1,4 +1,4 @@
-"""Two teams on the same nodes, and people who stop, resume and leave their jobs."""
+"""Two teams on the same nodes, people who stop, resume and leave their jobs, and an interactive session."""
 
 from __future__ import annotations
 
@@ -67,3 +67,17 @@ def _resumed_without_loss(job: Job) -> bool:
     """Whether the second driver began at the step at which the first one ended."""
     first, last = job.ends[0], job.ends[-1]
     return first.status == "interrupted" and HALFWAY <= first.step < last.step
+
+
+_TASK = "import ray; ray.init(); print('ran on', ray.get(ray.remote(num_gpus=1)(lambda: ray.util.get_node_ip_address()).remote()))"
+
+
+def test_a_session_runs_a_task_and_ends_when_it_is_not_used(nodes: NodeCluster) -> None:
+    with nodes.job("notes", "--gpus", "1", "--idle", "1m", command="cluster") as session:
+        assert session.end() == 0, session.said
+        (head,), (worker,) = session.pods("head"), session.pods("worker")
+        said = nodes.sandbox.pods.run(head, "python", "-c", _TASK)
+        assert f"ran on {worker['status']['podIP']}" in said
+        session.await_(session.has_no_pods, what="ended")
+    assert session.read()["status"]["jobStatus"] == "SUCCEEDED"
+    nodes.delete(session)

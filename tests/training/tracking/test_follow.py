@@ -1,4 +1,4 @@
-"""The follower as a process during a run."""
+"""The follower as a process during a run, and its delivery to a real MLflow server, with PostgreSQL and an S3 API if available."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+import mlflow
+import numpy as np
 import pytest
 from mlflow import MlflowClient
 
 from observability.runlog import Notice, read_all, select
+from tests.engines.mlflow_server import MlflowServer
 from tests.engines.ports import free_port
+from tests.engines.s3 import S3Api
 from tests.training.runs import wait_until
-from tests.training.tracking.recorded import RecordedRun, history, settings, started_run
+from tests.training.tracking.recorded import SPEC, RecordedRun, history, settings, started_run
 from training.errors import ExitStatus
 from training.tracking import follow
 from training.tracking.delivery import Delivery, last_start
@@ -159,3 +164,51 @@ def test_a_run_waits_a_limited_time_for_its_follower_which_delivers_earlier_runs
     eventually(lambda: state_of(run).status == "KILLED")
     eventually(lambda: state_of(earlier).status == "FAILED")
     assert history(uri, state_of(earlier).run_id) == earlier.expected()
+
+
+@pytest.fixture
+def server(mlflow_server: MlflowServer) -> Iterator[MlflowServer]:
+    """The server, for a test that kills it; restarts it afterwards."""
+    yield mlflow_server
+    mlflow_server.start()
+
+
+def notices(run: RecordedRun) -> list[str]:
+    """The messages of the run's notices."""
+    return [notice.message for notice in select(read_all(run.directory), Notice)]
+
+
+def test_a_server_gets_all_of_a_run_with_its_model(mlflow_server: MlflowServer, s3_api: S3Api, tmp_path: Path) -> None:
+    run = started_run(settings(tmp_path, mlflow_server.uri))
+    follower = FollowerProcess(run.directory)
+    run.train(1, 100)
+    run.end()
+    report = follower.finish(timeout=PATIENCE)
+    assert report.is_complete, report.problem
+    assert report.page.startswith(f"{mlflow_server.uri}/#/experiments/")
+    assert history(mlflow_server.uri, report.run_id) == run.expected()
+    assert any(key.endswith("report.html") for key in s3_api.object_names())
+    mlflow.set_tracking_uri(mlflow_server.uri)
+    loaded = mlflow.pyfunc.load_model(f"models:/{report.model}")
+    assert loaded.predict(np.zeros((5, *SPEC.shape), np.float32)).shape == (5, SPEC.outputs)
+
+
+def test_a_server_that_restarts_during_a_run_has_everything_once(server: MlflowServer, tmp_path: Path) -> None:
+    run = started_run(settings(tmp_path, server.uri))
+    follower = FollowerProcess(run.directory)
+    run.train(1, 30)
+    eventually(lambda: state_of(run).newest_step.get("train") == 30)
+    server.kill()
+    run.train(31, 60)
+    eventually(lambda: len(notices(run)) == 1)
+    run.train(61, 90)
+    server.start()
+    eventually(lambda: len(notices(run)) == 2)
+    assert "is unavailable" in notices(run)[0]
+    assert "is available again" in notices(run)[1]
+    assert state_of(run).newest_step["train"] == 90
+    run.train(91, 100)
+    run.end()
+    report = follower.finish(timeout=PATIENCE)
+    assert report.is_complete, report.problem
+    assert history(server.uri, report.run_id) == run.expected()
