@@ -1,1 +1,0 @@
-"""Tests of what runs on the cluster."""

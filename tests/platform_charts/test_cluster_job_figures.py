@@ -14,7 +14,7 @@ from platform_charts.images.job_progress.figures import Run
 from tests.engines.kubernetes_operators import Operated
 from tests.platform_charts.test_cluster_job_columns import table
 from tests.training.cluster.team_cluster import wait_until
-from tests.training.cluster.test_cluster_queue import admitted, gpus, is_queued
+from tests.training.cluster.test_cluster_queue import admitted, gpus
 
 USER = f"system:serviceaccount:{MONITORING_NAMESPACE}:job-progress"
 TEAM = "research"
@@ -33,15 +33,6 @@ def row(operated: Operated, name: str) -> dict[str, object]:
 
 def run(step: int) -> Run:
     return Run(step=step, planned_steps=100, newest=time.time(), steps_per_second=0.1)
-
-
-def test_a_queued_job_shows_what_make_jobs_says(queued: Operated, jobs: Jobs) -> None:
-    admitted(queued, gpus("first", TEAM, 8))
-    second = queued.submit(gpus("second", TEAM, 4))
-    state = queued.await_state(second, is_queued, what="queued")
-    assert poll(jobs, {}) == []
-    assert row(queued, "second")["reason"] == state.reason
-    assert "insufficient unused quota" in state.reason
 
 
 def test_a_patch_of_a_running_job_changes_nothing_else(queued: Operated, jobs: Jobs) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from typing import Any
 
 import pytest
@@ -14,21 +13,15 @@ from infra.spec.manifest import Manifest
 from infra.spec.node_group import resolve_node_groups
 from infra.spec.node_labels import BALANCED_LABEL, GPU_TAINT, SPOT_TAINT, START_UP_TAINT, UNHEALTHY_TAINT
 from infra.spec.release import load_release
-from infra.spec.settings import StackSettings, from_mapping
 from infra.spec.sharing import DEVICE_PLUGIN_CONFIG_LABEL, sharing_labels
-from platform_charts.charts.dcgm_exporter import COUNTERS
 from platform_charts.charts.image_names import ImageNames, images_of, without_digest
 from platform_charts.charts.installs import installed_charts
 from tests.infra.aws.graphs import ENVIRONMENTS, settings_of
-from tests.infra.spec.samples import SINGLE_SIGN_ON, changed, dev_sections
+from tests.infra.spec.samples import SINGLE_SIGN_ON, dev_sections
 from tests.platform_charts.charts.releases import FULL_REFERENCE, installs_of, named_images, with_digests
-from tests.platform_charts.objects.samples import objects_of
+from tests.platform_charts.objects.samples import objects_of, varied
 
 GPU_CHARTS = {"nvidia-device-plugin", "dcgm-exporter", "aws-efa-k8s-device-plugin"}
-
-
-def varied(changes: dict[str, Any]) -> StackSettings:
-    return from_mapping(changed(dev_sections(), changes), file="sample")
 
 
 def values(chart: str, **changes: object) -> Manifest:
@@ -140,21 +133,6 @@ def test_gpus_are_shared_only_by_the_groups_that_say_so() -> None:
     assert set(configs) == {"whole", "time-slices-4"}
     configs = plugin_configs(gpu_groups__1__sharing={"mig_profile": "1g.10gb"}, gpu_groups__1__efa=False)
     assert configs["mig-1g.10gb"]["flags"]["migStrategy"] == "single"
-
-
-def test_every_counter_has_field_type_and_help_and_alerts_have_the_fields_that_they_need() -> None:
-    lines = COUNTERS.read_text(encoding="utf-8").splitlines()
-    counters = list(csv.reader(line for line in lines if not line.startswith("#")))
-    assert all(len(cells) == 3 for cells in counters)
-    assert {cells[1] for cells in counters} == {"gauge", "counter"}
-    fields = {cells[0] for cells in counters}
-    assert len(fields) == len(counters)
-    assert fields >= {
-        "DCGM_EXP_XID_ERRORS_COUNT",
-        "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
-        "DCGM_FI_DEV_THERMAL_VIOLATION",
-        "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL",
-    }
 
 
 def test_kueue_queues_every_job_all_or_nothing_and_counts_gpus_but_not_efa_and_huge_pages() -> None:

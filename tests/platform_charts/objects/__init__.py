@@ -1,1 +1,0 @@
-"""Tests of the platform's own Kubernetes objects."""

@@ -9,12 +9,11 @@ import yaml
 from infra.spec.manifest import Manifest
 from infra.spec.node_labels import SPOT_TAINT, START_UP_TAINT, UNHEALTHY_TAINT
 from infra.spec.release import load_release
-from infra.spec.settings import from_mapping
 from platform_charts.charts.alertmanager import Alerting, alertmanager_config
 from platform_charts.objects.alert_rules import BUDGET_GROUPS, GPU_GROUPS, LOG_GROUPS, RULES, alert_rules
 from platform_charts.objects.dashboards import DASHBOARDS, dashboards
 from tests.infra.aws.graphs import settings_of
-from tests.infra.spec.samples import changed, dev_sections
+from tests.platform_charts.objects.samples import varied
 
 ALERTING = Alerting(environment="dev", region="us-east-1", topic_arn="arn", webhook_secret=None, image="image")
 
@@ -26,8 +25,7 @@ def all_groups() -> list[Manifest]:
 
 def delivered(**changes: object) -> list[str]:
     """Names of the groups of a changed environment."""
-    settings = from_mapping(changed(dev_sections(), changes), file="sample")
-    (rules,) = alert_rules(settings, load_release())
+    (rules,) = alert_rules(varied(changes), load_release())
     return [group["name"] for group in rules["spec"]["groups"]]
 
 

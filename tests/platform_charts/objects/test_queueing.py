@@ -12,14 +12,13 @@ from infra.spec.cluster_names import KUEUE_API
 from infra.spec.manifest import Manifest
 from infra.spec.node_group import resolve_node_groups
 from infra.spec.node_labels import GPU_RESOURCE
-from infra.spec.settings import StackSettings, from_mapping
+from infra.spec.settings import StackSettings
 from platform_charts.charts.image_names import ImageNames
 from platform_charts.charts.kueue import EXCLUDED_RESOURCE_PREFIXES, kueue_values
 from platform_charts.jobs.rayjob import render_job
 from platform_charts.jobs.request import Target
 from platform_charts.objects.queueing import queueing
 from platform_charts.objects.shares import RESOURCES, divide
-from tests.infra.spec.samples import changed, dev_sections
 from tests.kuberay.expand import expand
 from tests.platform_charts.jobs.targets import job
 from tests.platform_charts.objects.samples import (
@@ -32,6 +31,7 @@ from tests.platform_charts.objects.samples import (
     of_kind,
     settings_of,
     shared_environments,
+    varied,
 )
 
 
@@ -150,8 +150,7 @@ _FIXED = {"min_size": 2, "desired_size": 2, "max_size": 2, "availability_zones":
 
 def _with_groups(*groups: dict[str, Any], **changes: object) -> tuple[Manifest, ...]:
     """Kueue's objects of the sample environment with other groups."""
-    sections = changed(dev_sections(), {"gpu_groups": list(groups), "teams.0.gpus": {}, **changes})
-    settings = from_mapping(sections, file="sample")
+    settings = varied({"gpu_groups": list(groups), "teams.0.gpus": {}, **changes})
     return queueing(settings, RELEASE, resolve_node_groups(settings, catalog=CATALOG))
 
 

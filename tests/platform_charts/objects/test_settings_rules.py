@@ -11,12 +11,11 @@ import yaml
 from infra.spec.catalog import load_catalog
 from infra.spec.manifest import Manifest
 from infra.spec.release import load_release
-from infra.spec.settings import from_mapping
 from observability.alerts.catalog import GROUPS
 from platform_charts.objects.alert_rules import alert_rules
 from platform_charts.objects.settings_rules import settings_rules
 from tests.engines.promtool import promtool
-from tests.infra.spec.samples import changed, dev_sections
+from tests.platform_charts.objects.samples import varied
 
 pytestmark = pytest.mark.monitoring
 
@@ -25,14 +24,12 @@ _T4, _H100 = "g4dn.xlarge", "p5.48xlarge"
 
 def recorded(group: str, **changes: object) -> list[Manifest]:
     """The rules of a changed environment that record its settings for a group."""
-    settings = from_mapping(changed(dev_sections(), changes), file="sample")
-    return list(settings_rules(settings, catalog=load_catalog())[group])
+    return list(settings_rules(varied(changes), catalog=load_catalog())[group])
 
 
 def delivered(name: str, **changes: object) -> Manifest:
     """A group of rules as a changed environment gets it."""
-    settings = from_mapping(changed(dev_sections(), changes), file="sample")
-    (rules,) = alert_rules(settings, load_release())
+    (rules,) = alert_rules(varied(changes), load_release())
     (group,) = [one for one in rules["spec"]["groups"] if one["name"] == name]
     found: Manifest = group
     return found

@@ -28,7 +28,6 @@ class Case:
         resolves: it stops when all series vanish; not so where their absence is the alert.
     """
 
-    alert: str
     at: int
     series: Series
     labels: Mapping[str, str] = field(default_factory=lambda: RUN_LABELS)

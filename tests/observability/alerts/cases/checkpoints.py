@@ -22,9 +22,8 @@ def _trials(status: str) -> str:
     return series("ray_rtp_search_trials", **_SEARCH_LABELS, status=status)
 
 
-CASES = (
-    Case(
-        alert="CheckpointOverdue",
+CASES = {
+    "CheckpointOverdue": Case(
         at=70,
         series={_CHECKPOINT: flat(60, 70), _NEWEST: rising(60, 70)},
         summary=f"The newest checkpoint is 1h 9m 0s old in {RUN_TEXT}.",
@@ -34,8 +33,7 @@ CASES = (
             "the run makes no steps": {_NEWEST: flat(0, 70)},
         },
     ),
-    Case(
-        alert="CheckpointMissing",
+    "CheckpointMissing": Case(
         at=70,
         series={_STEP: rising(1, 70)},
         summary=f"60 steps in an hour, and no checkpoint, of {RUN_TEXT}.",
@@ -46,8 +44,7 @@ CASES = (
             "a run of little more than an hour": {_STEP: later(7, rising(1, 63))},
         },
     ),
-    Case(
-        alert="CheckpointStall",
+    "CheckpointStall": Case(
         at=50,
         series={_STALLS: rising(3.6, 50)},
         summary=f"Checkpoints block the loop for 6% of the time in {RUN_TEXT}.",
@@ -57,8 +54,7 @@ CASES = (
             "the counter restarts": {_STALLS: "0+2.4x25 0+2.4x25"},
         },
     ),
-    Case(
-        alert="CheckpointWriteSlow",
+    "CheckpointWriteSlow": Case(
         at=30,
         series={_WITHIN: flat(0, 30), _LONGER: rising(1, 30), _ALL: rising(1, 30)},
         summary=f"A checkpoint takes 4m 42s to be written in {RUN_TEXT}.",
@@ -67,15 +63,13 @@ CASES = (
             "no checkpoints": {_LONGER: flat(3, 30), _ALL: flat(3, 30)},
         },
     ),
-    Case(
-        alert="CheckpointRefused",
+    "CheckpointRefused": Case(
         at=75,
         series={_REFUSED: later(70, flat(1, 5))},
         summary=f"1 checkpoints failed verification in {RUN_TEXT}, which resumed from an older one.",
         silent={"longer ago": {_REFUSED: flat(1, 75)}, "the counter restarts": {_REFUSED: "2+0x70 1+0x5"}},
     ),
-    Case(
-        alert="CheckpointBucketBehind",
+    "CheckpointBucketBehind": Case(
         at=80,
         series={_SAVED: rising(10, 80), _COPIED: flat(100, 80)},
         summary=f"The bucket lacks the checkpoint of an hour ago, and is 700 steps behind the newest, in {RUN_TEXT}.",
@@ -89,8 +83,7 @@ CASES = (
             "uploads fail, which is another alert": {_UPLOAD_FAILURES: rising(1, 80)},
         },
     ),
-    Case(
-        alert="CheckpointUploadsFail",
+    "CheckpointUploadsFail": Case(
         at=45,
         series={_UPLOAD_FAILURES: later(5, rising(1, 40))},
         summary=f"15 uploads of checkpoints to the bucket failed in 15 minutes in {RUN_TEXT}.",
@@ -101,15 +94,13 @@ CASES = (
             "the counter restarts": {_UPLOAD_FAILURES: f"{flat(40, 20)} {flat(3, 25)}"},
         },
     ),
-    Case(
-        alert="TrackingBacklog",
+    "TrackingBacklog": Case(
         at=20,
         series={_BACKLOG: flat(300 * 2**20, 20)},
         summary=f"300MiB of metrics are not delivered to MLflow in {RUN_TEXT}.",
         silent={"at the limit": {_BACKLOG: flat(2**28, 20)}},
     ),
-    Case(
-        alert="SearchStalled",
+    "SearchStalled": Case(
         at=130,
         series={_EVALUATED: flat(0, 130), _trials("running"): flat(2, 130)},
         labels=_SEARCH_LABELS,
@@ -120,8 +111,7 @@ CASES = (
             "no trial runs": {_trials("running"): flat(0, 130)},
         },
     ),
-    Case(
-        alert="SearchTrialsFail",
+    "SearchTrialsFail": Case(
         at=1,
         series={_trials("failed"): flat(4, 1), _trials("done"): flat(6, 1), _trials("running"): flat(20, 1)},
         labels=_SEARCH_LABELS,
@@ -131,4 +121,4 @@ CASES = (
             "too few to say": {_trials("failed"): flat(2, 1), _trials("done"): flat(0, 1)},
         },
     ),
-)
+}

@@ -5,10 +5,9 @@ from __future__ import annotations
 from tests.observability.alerts.cases.case import GPU_LABELS, GPU_TEXT, Case, Series, flat, later, of_gpu, rising
 
 
-def _xid(alert: str, code: str, meaning: str, other: str) -> Case:
+def _xid(code: str, meaning: str, other: str) -> Case:
     first, second = (of_gpu("EXP_XID_ERRORS_COUNT", xid=one) for one in (code, other))
     return Case(
-        alert=alert,
         at=2,
         series={first: flat(1, 2)},
         labels={**GPU_LABELS, "xid": code},
@@ -17,14 +16,13 @@ def _xid(alert: str, code: str, meaning: str, other: str) -> Case:
     )
 
 
-def _counter(alert: str, metric: str, grown: int, text: str, *, limit: int, silent: Series | None = None) -> Case:
+def _counter(metric: str, grown: int, text: str, *, limit: int, silent: Series | None = None) -> Case:
     counter, window = of_gpu(f"FI_DEV_{metric}"), 1440 if "day" in text else 60
     before = window + 10
     # `increase` extrapolates from the first sample after the window's start. Prometheus before 3 also counts one at the very start.
     begin = before + 5 - window + 1
     shown = grown * window / (window - 1)
     return Case(
-        alert=alert,
         at=before + 5,
         series={counter: later(begin, f"7+0x{before - begin} {7 + grown}+0x4")},
         labels=GPU_LABELS,
@@ -42,40 +40,36 @@ _HEAT, _POWER = of_gpu("FI_DEV_THERMAL_VIOLATION"), of_gpu("FI_DEV_POWER_VIOLATI
 _TEMPERATURE, _REMAPPING = of_gpu("FI_DEV_GPU_TEMP"), of_gpu("FI_DEV_ROW_REMAP_FAILURE")
 _SECOND = 1_000_000_000
 
-CASES = (
-    _xid("GpuXidHardware", "79", "the GPU needs a reset or is lost", "31"),
-    _xid("GpuXidContained", "94", "a contained memory error", "79"),
-    _xid("GpuXidApplication", "31", "usually a fault of the program", "45"),
-    _counter("GpuMemoryErrorUncorrected", "ECC_DBE_VOL_TOTAL", 1, "uncorrected memory errors in an hour", limit=0),
-    _counter(
-        "GpuRowsRemapped", "UNCORRECTABLE_REMAPPED_ROWS", 1, "rows remapped for uncorrected errors in a day", limit=0
+CASES = {
+    "GpuXidHardware": _xid("79", "the GPU needs a reset or is lost", "31"),
+    "GpuXidContained": _xid("94", "a contained memory error", "79"),
+    "GpuXidApplication": _xid("31", "usually a fault of the program", "45"),
+    "GpuMemoryErrorUncorrected": _counter("ECC_DBE_VOL_TOTAL", 1, "uncorrected memory errors in an hour", limit=0),
+    "GpuRowsRemapped": _counter(
+        "UNCORRECTABLE_REMAPPED_ROWS", 1, "rows remapped for uncorrected errors in a day", limit=0
     ),
-    Case(
-        alert="GpuRowRemapFailed",
+    "GpuRowRemapFailed": Case(
         at=1,
         series={_REMAPPING: flat(1, 1)},
         labels=GPU_LABELS,
         summary=f"Rows can no longer be remapped on {GPU_TEXT}.",
         silent={"none has failed": {_REMAPPING: flat(0, 1)}},
     ),
-    Case(
-        alert="GpuMemoryAlmostFull",
+    "GpuMemoryAlmostFull": Case(
         at=20,
         series={_USED: flat(98, 20), _FREE: flat(2, 20)},
         labels={**GPU_LABELS, "namespace": "vision", "pod": "first-w1"},
         summary=f"98% of the memory is in use on {GPU_TEXT}, used by vision/first-w1.",
         silent={"at the limit": {_USED: flat(97, 20), _FREE: flat(3, 20)}},
     ),
-    Case(
-        alert="GpuHot",
+    "GpuHot": Case(
         at=6,
         series={_TEMPERATURE: flat(86, 6)},
         labels=GPU_LABELS,
         summary=f"86 degrees Celsius on {GPU_TEXT}.",
         silent={"at the limit": {_TEMPERATURE: flat(85, 6)}, "for three minutes": {_TEMPERATURE: "80+0x3 90+0x3"}},
     ),
-    Case(
-        alert="GpuThrottledByHeat",
+    "GpuThrottledByHeat": Case(
         at=25,
         series={_HEAT: rising(12 * _SECOND, 25)},
         labels=GPU_LABELS,
@@ -85,15 +79,14 @@ CASES = (
             "the driver is loaded again": {_HEAT: f"{900 * _SECOND}+0x12 0+0x13"},
         },
     ),
-    Case(
-        alert="GpuThrottledByPower",
+    "GpuThrottledByPower": Case(
         at=45,
         series={_POWER: rising(36 * _SECOND, 45)},
         labels=GPU_LABELS,
         summary=f"Throttled by the power limit for 60% of the time: {GPU_TEXT}.",
         silent={"less than the limit": {_POWER: rising(29 * _SECOND, 45)}},
     ),
-    _counter("GpuNvlinkRecoveries", "NVLINK_RECOVERY_ERROR_COUNT_TOTAL", 1, "recoveries of NVLink in an hour", limit=0),
-    _counter("GpuNvlinkReplays", "NVLINK_REPLAY_ERROR_COUNT_TOTAL", 20, "replays of NVLink in an hour", limit=9),
-    _counter("GpuPcieReplays", "PCIE_REPLAY_COUNTER", 200, "retried PCIe packets in an hour", limit=98),
-)
+    "GpuNvlinkRecoveries": _counter("NVLINK_RECOVERY_ERROR_COUNT_TOTAL", 1, "recoveries of NVLink in an hour", limit=0),
+    "GpuNvlinkReplays": _counter("NVLINK_REPLAY_ERROR_COUNT_TOTAL", 20, "replays of NVLink in an hour", limit=9),
+    "GpuPcieReplays": _counter("PCIE_REPLAY_COUNTER", 200, "retried PCIe packets in an hour", limit=98),
+}

@@ -42,25 +42,22 @@ _REQUEST = series(
 _RUNNING = series("kube_pod_status_phase", namespace="vision", pod="first-w1", phase="Running")
 _USED_NODE = {_REQUEST: flat(8, 370), _RUNNING: flat(1, 370)}
 
-CASES = (
-    Case(
-        alert="GpuNodeUnhealthy",
+CASES = {
+    "GpuNodeUnhealthy": Case(
         at=6,
         series={_UNHEALTHY: flat(1, 6)},
         labels={"node": "n1", "value": "hardware"},
         summary="Node n1 takes no new jobs: hardware.",
         silent={"another taint": {_UNHEALTHY: "", _taint("n1", "node.kubernetes.io/unschedulable"): flat(1, 6)}},
     ),
-    Case(
-        alert="GpuNodeNotRepaired",
+    "GpuNodeNotRepaired": Case(
         at=61,
         series={_UNHEALTHY: flat(1, 61)},
         labels={"node": "n1", "value": "hardware"},
         summary="Node n1 has been unhealthy for an hour: hardware.",
         silent={"repaired after 50 minutes": {_UNHEALTHY: "1+0x50 stale"}},
     ),
-    Case(
-        alert="GpuNodesUnhealthy",
+    "GpuNodesUnhealthy": Case(
         at=6,
         series={_gpus(node): flat(8, 6) for node in _NODES}
         | {_taint(node, UNHEALTHY_TAINT.key): flat(1, 6) for node in _NODES[:3]},
@@ -71,16 +68,14 @@ CASES = (
             "five nodes": {_gpus(node): "" for node in _NODES[5:]},
         },
     ),
-    Case(
-        alert="GpuNodeNotReady",
+    "GpuNodeNotReady": Case(
         at=31,
         series={_STARTING: flat(1, 31)},
         labels={"node": "n1"},
         summary="Node n1 has not become ready for jobs in 30 minutes.",
         silent={"ready after 25 minutes": {_STARTING: "1+0x25 stale"}},
     ),
-    Case(
-        alert="GpuNodeLost",
+    "GpuNodeLost": Case(
         at=6,
         series={_READY: flat(0, 6), _gpus("n1"): flat(8, 6)},
         labels={"node": "n1"},
@@ -91,16 +86,14 @@ CASES = (
             "the node is removed": {_READY: "0+0x3 stale", _gpus("n1"): "8+0x3 stale"},
         },
     ),
-    Case(
-        alert="GpuDevicesLost",
+    "GpuDevicesLost": Case(
         at=11,
         series={_gpus("n1"): flat(8, 11), _gpus("n1", "allocatable"): flat(7, 11)},
         labels={"node": "n1"},
         summary="Node n1 has 1 GPUs out of order.",
         silent={"all work": {_gpus("n1", "allocatable"): flat(8, 11)}},
     ),
-    Case(
-        alert="SpotNodesLost",
+    "SpotNodesLost": Case(
         at=15,
         series=_SPOT | _SPOT_NODES,
         labels={},
@@ -111,48 +104,42 @@ CASES = (
             "kube-state-metrics is gone": {_info("system"): "1+0x10 stale"},
         },
     ),
-    Case(
-        alert="ScaleUpFails",
+    "ScaleUpFails": Case(
         at=45,
         series={_FAILED: later(40, flat(3, 5))},
         labels={"reason": "timeout"},
         summary="3 node groups could not grow in half an hour: timeout.",
         silent={"at the limit": {_FAILED: later(40, flat(2, 5))}, "the counter restarts": {_FAILED: "9+0x40 4+0x5"}},
     ),
-    Case(
-        alert="AutoscalerStopped",
+    "AutoscalerStopped": Case(
         at=16,
         series={_SAFE: flat(0, 16)},
         labels={"namespace": "kube-system"},
         summary="The cluster autoscaler in kube-system adds no nodes: too many are not ready.",
         silent={"it acts": {_SAFE: flat(1, 16)}},
     ),
-    Case(
-        alert="RayNodeMemoryHigh",
+    "RayNodeMemoryHigh": Case(
         at=6,
         series={_USED: flat(96, 6), _TOTAL: flat(100, 6)},
         labels=_POD,
         summary=f"96% of the memory is in use in {_POD_TEXT}.",
         silent={"at the limit": {_USED: flat(95, 6)}},
     ),
-    Case(
-        alert="RayWorkersKilled",
+    "RayWorkersKilled": Case(
         at=25,
         series={_KILLED: later(20, flat(1, 5))},
         labels=_POD,
         summary=f"Ray killed 1 workers for lack of memory in {_POD_TEXT}.",
         silent={"longer ago": {_KILLED: flat(1, 25)}, "the counter restarts": {_KILLED: "5+0x20 1+0x5"}},
     ),
-    Case(
-        alert="RayNodeDiskFull",
+    "RayNodeDiskFull": Case(
         at=6,
         series={_DISK: flat(91.5, 6)},
         labels=_POD,
         summary=f"91.5 % of the disk is in use in {_POD_TEXT}.",
         silent={"at the limit": {_DISK: flat(90, 6)}},
     ),
-    Case(
-        alert="GpuAllocatedIdle",
+    "GpuAllocatedIdle": Case(
         at=61,
         series={_USE: flat(4, 61)},
         labels={"node": "n1", "gpu": "3", "namespace": "vision", "pod": "first-w1"},
@@ -165,8 +152,7 @@ CASES = (
             "a GPU that no pod has": {_USE: "", _EXPORTERS_USE: flat(0, 61)},
         },
     ),
-    Case(
-        alert="GpuNodeIdle",
+    "GpuNodeIdle": Case(
         at=125,
         series={_gpus("n1"): flat(8, 125)},
         labels={"node": "n1"},
@@ -176,8 +162,7 @@ CASES = (
             "a pod had them an hour ago": {_REQUEST: "8+0x60 stale", _RUNNING: "1+0x60 stale"},
         },
     ),
-    Case(
-        alert="GpuFleetIdle",
+    "GpuFleetIdle": Case(
         at=370,
         series={_gpus("n1", "allocatable"): flat(8, 370), _gpus("n2", "allocatable"): flat(16, 370)} | _USED_NODE,
         labels={},
@@ -187,4 +172,4 @@ CASES = (
             "there are none": {_gpus("n1", "allocatable"): "", _gpus("n2", "allocatable"): ""},
         },
     ),
-)
+}

@@ -26,9 +26,8 @@ _ACTIVE = series("kueue_cluster_queue_status", **_QUEUE, status="active")
 _PROVISIONED = series("kuberay_cluster_condition_provisioned", **_JOB, condition="false")
 _UNSCHEDULABLE = [series("kube_pod_status_unschedulable", namespace="vision", pod=pod) for pod in ("w1", "w2")]
 
-CASES = (
-    Case(
-        alert="JobNotStarting",
+CASES = {
+    "JobNotStarting": Case(
         at=35,
         series={_state("Initializing"): flat(1, 35)},
         labels=_JOB,
@@ -41,16 +40,14 @@ CASES = (
             "waiting in the queue": {_state("Initializing"): "", _state("Suspended"): flat(1, 35)},
         },
     ),
-    Case(
-        alert="JobFailed",
+    "JobFailed": Case(
         at=1,
         series={_state("Failed"): flat(1, 1)},
         labels={**_JOB, "deployment_status": "Failed"},
         summary="Job vision/first has ended as Failed.",
         silent={"complete": {_state("Failed"): "", _state("Complete"): flat(1, 1)}},
     ),
-    Case(
-        alert="WorkersMissing",
+    "WorkersMissing": Case(
         at=25,
         series={_PROVISIONED: flat(1, 25), **dict.fromkeys(_UNSCHEDULABLE, flat(1, 25))},
         labels=_JOB,
@@ -60,8 +57,7 @@ CASES = (
             "a node after 15 minutes": dict.fromkeys(_UNSCHEDULABLE, "1+0x15 stale"),
         },
     ),
-    Case(
-        alert="QueueStarved",
+    "QueueStarved": Case(
         at=370,
         series={
             _pending("active", "leader"): flat(1, 370),
@@ -75,32 +71,28 @@ CASES = (
             "no job waits": {_pending("active", "leader"): flat(0, 370), _pending("active", "follower"): flat(0, 370)},
         },
     ),
-    Case(
-        alert="QueueWaitLong",
+    "QueueWaitLong": Case(
         at=60,
         series={_waits("10240"): flat(0, 60), _waits("20480"): rising(1, 60), _waits("+Inf"): rising(1, 60)},
         labels=_QUEUE,
         summary="A tenth of the jobs of queue vision wait longer than 5h 24m 16s.",
         silent={"shorter": {_waits("10240"): rising(1, 60)}},
     ),
-    Case(
-        alert="QueueInactive",
+    "QueueInactive": Case(
         at=65,
         series={_ACTIVE: flat(0, 65)},
         labels=_QUEUE,
         summary="Queue vision has admitted no jobs for an hour, because it is not active.",
         silent={"held for 50 minutes": {_ACTIVE: "0+0x50 1+0x15"}, "active": {_ACTIVE: flat(1, 65)}},
     ),
-    Case(
-        alert="JobInadmissible",
+    "JobInadmissible": Case(
         at=1450,
         series={_pending("inadmissible", "leader"): flat(2, 1450)},
         labels=_QUEUE,
         summary="2 jobs of queue vision could not be admitted for a day.",
         silent={"admitted in between": {_pending("inadmissible", "leader"): "2+0x700 0+0x5 2+0x745"}},
     ),
-    Case(
-        alert="JobsNotReadyInTime",
+    "JobsNotReadyInTime": Case(
         at=75,
         series={_EVICTED: later(70, flat(3, 5))},
         labels=_QUEUE,
@@ -114,4 +106,4 @@ CASES = (
             "the counter restarts": {_EVICTED: "9+0x70 4+0x5"},
         },
     ),
-)
+}

@@ -49,9 +49,8 @@ _PRODUCTIVE = _of_class("productive")
 _SPENT_TODAY = series("team:dollars:sum1d", team="vision")
 _BUDGET = series(TEAM_BUDGETS, team="vision")
 
-CASES = (
-    Case(
-        alert="TrainingStalled",
+CASES = {
+    "TrainingStalled": Case(
         at=18,
         series={_NEWEST: flat(60, 18), _STEP: flat(10, 18), _PLANNED: flat(100, 18)},
         summary=f"No step for 17m 0s in {RUN_TEXT}.",
@@ -65,16 +64,14 @@ CASES = (
             },
         },
     ),
-    Case(
-        alert="TrainingStraggler",
+    "TrainingStraggler": Case(
         at=15,
         series=_speeds(69),
         labels={**RUN_LABELS, "rank": "3"},
         summary=f"Rank 3 has 69% of the median speed in {RUN_TEXT}.",
         silent={"at the limit": _speeds(70), "all ranks are slow": dict.fromkeys(_speeds(0), flat(10, 15))},
     ),
-    Case(
-        alert="TrainingDataBound",
+    "TrainingDataBound": Case(
         at=30,
         series={_DATA: rising(20, 30), _FORWARD: rising(30, 30)},
         summary=f"40% of the step time is waiting for data in {RUN_TEXT}.",
@@ -83,8 +80,7 @@ CASES = (
             "the counters restart": {_DATA: "0+12x15 0+12x15", _FORWARD: "0+30x15 0+30x15"},
         },
     ),
-    Case(
-        alert="TrainingCommunicationBound",
+    "TrainingCommunicationBound": Case(
         at=30,
         series=_waits(24, 30),
         summary=f"40% of the step time is waiting for the network in {RUN_TEXT}.",
@@ -97,8 +93,7 @@ CASES = (
             },
         },
     ),
-    Case(
-        alert="TrainingNonFiniteSteps",
+    "TrainingNonFiniteSteps": Case(
         at=21,
         series={of_run("nonfinite_steps_total"): later(20, flat(11, 5))},
         summary=f"11 steps with a NaN or infinite loss or gradient in 15 minutes in {RUN_TEXT}.",
@@ -107,8 +102,7 @@ CASES = (
             "the counter restarts": {of_run("nonfinite_steps_total"): "500+0x18 3+0x5"},
         },
     ),
-    Case(
-        alert="TrainingLossDiverging",
+    "TrainingLossDiverging": Case(
         at=80,
         series={_LOSS: "1+0x30 2.5+0x50"},
         summary=f"The loss is 2.5 times its lowest mean of six hours in {RUN_TEXT}.",
@@ -119,8 +113,7 @@ CASES = (
             "a single bad batch": {_LOSS: "1+0x30 30+0x1 1+0x48"},
         },
     ),
-    Case(
-        alert="TrainingSlower",
+    "TrainingSlower": Case(
         at=120,
         series={_SPEED: "100+0x90 60+0x30"},
         summary=f"Throughput is 60% of the median of six hours in {RUN_TEXT}.",
@@ -133,15 +126,13 @@ CASES = (
             "a slow rank is the cause": _speeds(60, minutes=120),
         },
     ),
-    Case(
-        alert="TrainingRestartChurn",
+    "TrainingRestartChurn": Case(
         at=45,
         series=_FOUR_RESTARTS,
         summary=f"3 restarts within an hour in {RUN_TEXT}.",
         silent={"one restart less": _THREE_RESTARTS, "a resumed run with nine restarts in its past": _RESUMED},
     ),
-    Case(
-        alert="TrainingPoisonStep",
+    "TrainingPoisonStep": Case(
         at=45,
         series=_FOUR_RESTARTS,
         summary=f"3 restarts within an hour, and no checkpoint between them, in {RUN_TEXT}.",
@@ -150,8 +141,7 @@ CASES = (
             "a checkpoint between them": {of_run("checkpoint_timestamp_seconds"): later(25, flat(1500, 3))},
         },
     ),
-    Case(
-        alert="GoodputBurnsFast",
+    "GoodputBurnsFast": Case(
         at=65,
         series={_PRODUCTIVE: rising(54, 65), _REPEATED: rising(36, 65), _STEP: flat(5, 65)},
         summary=f"70% of the last hour was no training in {RUN_TEXT}.",
@@ -171,8 +161,7 @@ CASES = (
             "a run of that name begins anew": {_PRODUCTIVE: "5000+54x60 0+54x4", _REPEATED: "3000+36x60 0+0x4"},
         },
     ),
-    Case(
-        alert="GoodputBurnsSlowly",
+    "GoodputBurnsSlowly": Case(
         at=380,
         series={_PRODUCTIVE: rising(54, 380), _REPEATED: rising(15, 380), _STEP: flat(5, 380)},
         summary=f"35% of the last six hours was no training in {RUN_TEXT}.",
@@ -190,8 +179,7 @@ CASES = (
             },
         },
     ),
-    Case(
-        alert="TeamDollarsLost",
+    "TeamDollarsLost": Case(
         at=250,
         series={
             _spent("startup"): rising(0.2, 250),
@@ -207,8 +195,7 @@ CASES = (
             "a new process counts its history at once": {_REPEATED_DOLLARS: "0+0x100 900+0x149"},
         },
     ),
-    Case(
-        alert="TeamBudgetSpent",
+    "TeamBudgetSpent": Case(
         at=20,
         series={_SPENT_TODAY: flat(720, 20), _BUDGET: flat(500, 20)},
         labels={"team": "vision"},
@@ -219,4 +206,4 @@ CASES = (
             "for ten minutes only": {_SPENT_TODAY: "720+0x10 480+0x10"},
         },
     ),
-)
+}

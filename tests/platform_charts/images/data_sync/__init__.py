@@ -1,1 +1,0 @@
-"""Tests of the program that copies a bucket to the datasets."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -77,20 +76,6 @@ def test_what_changed_in_the_source_or_was_damaged_in_the_copy_is_copied_again(f
     status, output = folders.run()
     assert (status, folders.copied()) == (0, {**files, changed: b"new"}), output
     assert "18 are there, 2 to copy" in output
-
-
-def test_a_killed_copy_shows_no_partial_file_and_is_continued(folders: Folders) -> None:
-    files = tree(400)
-    folders.put(files)
-    command = [sys.executable, "-m", "platform_charts.images.data_sync", *folders.arguments("--workers=2")]
-    with subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-        assert process.stdout is not None
-        assert "400 to copy" in process.stdout.readline()
-        process.send_signal(signal.SIGKILL)
-    done = folders.copied()
-    assert done.items() <= files.items()
-    status, output = folders.run()
-    assert (status, folders.copied()) == (0, files), output
 
 
 def test_what_is_neither_a_file_nor_a_folder_and_a_loop_of_links_are_refused(folders: Folders) -> None:

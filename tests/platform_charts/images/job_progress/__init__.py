@@ -1,1 +1,0 @@
-"""Tests of the program that writes the progress of jobs."""

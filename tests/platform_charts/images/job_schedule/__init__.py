@@ -1,1 +1,0 @@
-"""Tests of the program that submits scheduled jobs."""

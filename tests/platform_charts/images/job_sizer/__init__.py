@@ -1,1 +1,0 @@
-"""Tests of the program that changes the number of workers of elastic jobs."""
