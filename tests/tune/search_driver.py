@@ -13,7 +13,9 @@ import psutil
 import yaml
 
 from observability.event_log import LogReader
-from tests.training.launch.driver import Driver
+from tests.training.launch.driver import Driver, Ended
+from tests.tune.spaces import RATE
+from training.errors import ExitStatus
 from tune.events import FILE_NAME, SearchLogReader, SearchStarted, TrialAdded, TrialEnded, TrialReported
 
 NAME = "s"
@@ -49,6 +51,20 @@ class SearchDriver(Driver):
             process.send_signal(number)
 
 
+def run_search(
+    root: Path,
+    settings: dict[str, Any],
+    *overrides: str,
+    code: Path | None = None,
+    status: ExitStatus = ExitStatus.DONE,
+) -> Ended:
+    """Drive a search until its driver ends with this status."""
+    with SearchDriver(root, settings, *overrides, code=code) as driver:
+        ended = driver.end()
+    assert ended.status == status, ended.out + ended.err
+    return ended
+
+
 def search_arguments(root: Path, settings: dict[str, Any], *overrides: str, code: Path | None = None) -> list[str]:
     """The command line after `python -m tune`, as for `SearchDriver`."""
     root.mkdir(exist_ok=True)
@@ -69,8 +85,8 @@ def _trains(process: psutil.Process, trial: Path) -> bool:
 
 def search_of(
     *,
-    space: dict[str, Any],
     epochs: int,
+    space: Mapping[str, Any] = RATE,
     shared: dict[str, Any] | None = None,
     **search: Any,  # noqa: ANN401
 ) -> dict[str, Any]:
@@ -83,7 +99,7 @@ def search_of(
         "tracking": {"enabled": False},
         "metrics": {"exporter": "none"},
         **(shared or {}),
-        "search": {"space": space, **search},
+        "search": {"space": dict(space), **search},
     }
 
 

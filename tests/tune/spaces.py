@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from observability.event_log import NOW
 from training.config.schema import OptionValue
 from tune.events import TrialEnded, TrialReported, TrialStatus
 from tune.history import TrialHistory
@@ -30,6 +31,11 @@ def space_of(axes: Axes) -> Space:
     return Space.of({key: AxisSettings.model_validate(axis) for key, axis in axes.items()})
 
 
+def reported(trial: str, epoch: int, time: float = NOW, *, seconds: float = 1.0, **metrics: float) -> TrialReported:
+    """An evaluation."""
+    return TrialReported(time=time, trial=trial, epoch=epoch, step=epoch, metrics=metrics, worker_seconds=seconds)
+
+
 def trial_of(
     number: int,
     values: Mapping[str, OptionValue],
@@ -41,9 +47,7 @@ def trial_of(
     """A trial with these values whose evaluations gave these losses, and in each of them the other metrics."""
     name = f"t{number:03d}"
     reports = [
-        TrialReported(
-            trial=name, epoch=epoch, step=epoch, metrics={metric: loss, **metrics}, worker_seconds=float(epoch)
-        )
+        reported(name, epoch, seconds=float(epoch), **{metric: loss, **metrics})
         for epoch, loss in enumerate(losses, start=1)
     ]
     ended = None if status is None else TrialEnded(trial=name, status=status)

@@ -17,8 +17,6 @@ from tune.cli import main
 from tune.config import SearchConfiguration
 from tune.driver import check
 
-RATES = {"optimizer.learning_rate": {"log_uniform": [1e-4, 1e-1]}}
-
 
 class Asked:
     """`python -m tune search --env dev --out job.yaml` in an empty folder."""
@@ -33,7 +31,7 @@ class Asked:
     def __call__(self, *arguments: str, search: dict[str, Any] | None = None, **shared: Any) -> int:  # noqa: ANN401
         """Exit status; `search` are settings of the section, `shared` the other sections."""
         file = self.folder / "mine.yaml"
-        written = search_of(space=RATES, epochs=4, shared=shared, **(search or {"concurrency": 2}))
+        written = search_of(epochs=4, shared=shared, **(search or {"concurrency": 2}))
         file.write_text(yaml.safe_dump(written), encoding="utf-8")
         given = ["--config", str(file), "--name", "first", *arguments]
         return main(["search", *given, *self._cluster, "--out", str(self.out)])

@@ -24,7 +24,6 @@ from tune.events import TrialAdded, TrialReported
 
 pytestmark = pytest.mark.xdist_group(RAY)
 
-RATES = {"optimizer.learning_rate": {"log_uniform": [1e-4, 1e-1]}}
 FREQUENT = {"checkpoint": {"every_steps": 5}}
 
 
@@ -49,7 +48,7 @@ def nodes() -> Iterator[Nodes]:
 def search_on(address: str, root: Path, *, trials: int, epochs: int) -> SearchDriver:
     """A driver of a search on a cluster, with two trials of two workers at the same time."""
     shared = {"scale": {"workers": 2, "address": address}, **FREQUENT}
-    settings = search_of(space=RATES, epochs=epochs, shared=shared, algorithm="random", trials=trials, concurrency=2)
+    settings = search_of(epochs=epochs, shared=shared, algorithm="random", trials=trials, concurrency=2)
     return SearchDriver(root, settings)
 
 

@@ -23,6 +23,7 @@ from tests.tune.search_driver import (
     assert_counted_once,
     drivers,
     fingerprints,
+    run_search,
     search_arguments,
     search_of,
 )
@@ -33,7 +34,6 @@ from tune.history import SearchHistory
 
 pytestmark = pytest.mark.xdist_group(RAY)
 
-RATES = {"optimizer.learning_rate": {"log_uniform": [1e-4, 1e-1]}}
 FREQUENT = {"checkpoint": {"every_steps": 5}}
 
 
@@ -52,7 +52,6 @@ def test_a_search_whose_driver_is_killed_twice_counts_every_trial_once(tmp_path:
     """It ends with the trials that it would have had, and the best one has the weights of a run of its own."""
     draw = random.Random(20)
     settings = search_of(
-        space=RATES,
         epochs=12,
         shared=FREQUENT,
         algorithm="random",
@@ -72,9 +71,7 @@ def test_a_search_whose_driver_is_killed_twice_counts_every_trial_once(tmp_path:
         known = SearchHistory.read(search).trials
         interrupted = [name for name, trial in known.items() if trial.ended is None and trial.reports]
         values = {name: trial.values for name, trial in known.items()}
-    with SearchDriver(tmp_path, settings) as driver:
-        ended = driver.end()
-    assert ended.status == ExitStatus.DONE, ended.out + ended.err
+    ended = run_search(tmp_path, settings)
     assert_counted_once(search, trials=6)
     trials = SearchHistory.read(search).trials
     assert {name: trials[name].values for name in values} == values
@@ -109,7 +106,7 @@ def test_a_closed_terminal_saves_the_trials_and_a_second_ctrl_c_does_not_wait_fo
     settings = search_of(
         space={"optimizer.learning_rate": {"choice": [0.001, 0.01]}},
         epochs=30,
-        shared={"checkpoint": {"every_steps": 5}},
+        shared=FREQUENT,
         algorithm="grid",
     )
     search = tmp_path / NAME
@@ -139,9 +136,7 @@ def test_a_closed_terminal_saves_the_trials_and_a_second_ctrl_c_does_not_wait_fo
     assert f"make tune NAME={search} continues them" in ended.err
     assert endings(search)[-1] == ("interrupted", "stopped without saving the running trials")
 
-    with SearchDriver(tmp_path, settings) as driver:
-        ended = driver.end()
-    assert ended.status == ExitStatus.DONE, ended.out + ended.err
+    run_search(tmp_path, settings)
     assert_counted_once(search, trials=2)
     for name, trial in SearchHistory.read(search).trials.items():
         assert [report.epoch for report in trial.reports] == list(range(1, 31))
@@ -163,9 +158,8 @@ def fill(path: Path) -> None:
 @pytest.mark.extended
 def test_a_full_disk_ends_a_search_with_a_remedy_and_it_continues(tmp_path: Path) -> None:
     settings = search_of(
-        space={"optimizer.learning_rate": {"log_uniform": [1e-4, 1e-1]}},
         epochs=40,
-        shared={"checkpoint": {"every_steps": 5}},
+        shared=FREQUENT,
         algorithm="random",
         trials=2,
         concurrency=1,
@@ -204,9 +198,7 @@ def test_a_population_whose_driver_is_killed_at_an_exploit_makes_it_once(tmp_pat
         assert driver.wait_for(lambda event: isinstance(event, TrialExploited))
         driver.kill()
         driver.wait_for_descendants()
-    with SearchDriver(tmp_path, settings) as driver:
-        ended = driver.end()
-    assert ended.status == ExitStatus.DONE, ended.out + ended.err
+    run_search(tmp_path, settings)
     search = driver.run
     assert_counted_once(search, trials=4)
     history = SearchHistory.read(search)

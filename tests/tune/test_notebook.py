@@ -23,7 +23,7 @@ from tests.distribution import RAY
 from tests.engines.jupyter import require_jupyterlab
 from tests.engines.ports import free_port
 from tests.tune.sample_search import SampleSearch
-from tests.tune.search_driver import SearchDriver, search_of
+from tests.tune.search_driver import run_search, search_of
 from training.errors import ExitStatus
 from training.export import weights_sha256
 from tune.analysis import open_search
@@ -53,9 +53,7 @@ def search(tmp_path_factory: pytest.TempPathFactory) -> Path:
     space = {"model.options.width": {"choice": [8, 16, 32]}, "optimizer.learning_rate": 0.01}
     model = {"model": {"name": "own_model:make"}}
     settings = search_of(space=space, epochs=2, shared=model, algorithm="grid")
-    with SearchDriver(folder, settings, code=code) as driver:
-        ended = driver.end()
-    assert ended.status == ExitStatus.DONE, ended.out + ended.err
+    run_search(folder, settings, code=code)
     shutil.rmtree(code)  # the search has its own copy
     return folder / "s"
 

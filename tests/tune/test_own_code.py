@@ -10,14 +10,13 @@ import pytest
 from observability.runlog import RunEnded, read_all, select
 from tests.distribution import RAY
 from tests.training.launch.driver import Driver
-from tests.tune.search_driver import SearchDriver, search_of
+from tests.tune.search_driver import run_search, search_of
 from training.code.kept import current_identity
 from training.errors import ExitStatus
 from tune.history import SearchHistory
 
 pytestmark = pytest.mark.xdist_group(RAY)
 
-RATES = {"optimizer.learning_rate": {"log_uniform": [1e-4, 1e-1]}}
 OBJECTIVE = """
 from torch.nn.functional import cross_entropy
 
@@ -43,7 +42,6 @@ class Own(Objective):
 def test_a_metric_that_no_trial_reports_ends_the_search_at_the_first_evaluation(tmp_path: Path) -> None:
     """All other trials would fail in the same way."""
     settings = search_of(
-        space=RATES,
         epochs=3,
         shared={"objective": {"name": "own:Own"}},
         algorithm="random",
@@ -54,9 +52,7 @@ def test_a_metric_that_no_trial_reports_ends_the_search_at_the_first_evaluation(
     code = tmp_path / "own"
     code.mkdir()
     (code / "own.py").write_text(OBJECTIVE, encoding="utf-8")
-    with SearchDriver(tmp_path, settings, code=code) as driver:
-        ended = driver.end()
-    assert ended.status == ExitStatus.FAILED, ended.out + ended.err
+    ended = run_search(tmp_path, settings, code=code, status=ExitStatus.FAILED)
     history = SearchHistory.read(tmp_path / "s")
     assert [(trial.id, trial.status) for trial in history.trials.values()] == [("t001", "failed")]
     assert history.ended is not None
@@ -93,9 +89,7 @@ def test_a_trial_goes_on_by_itself_with_the_code_that_it_was_trained_with(tmp_pa
     code.mkdir()
     (code / "own.py").write_text(MODEL, encoding="utf-8")
     search = tmp_path / "s"
-    with SearchDriver(tmp_path, settings, code=code) as driver:
-        ended = driver.end()
-    assert ended.status == ExitStatus.DONE, ended.out + ended.err
+    run_search(tmp_path, settings, code=code)
     first = search / "trials" / "t001"
     assert SearchHistory.read(search).trials["t001"].ended is None
     shutil.rmtree(search / "code")  # the trial has what it needs
@@ -103,9 +97,7 @@ def test_a_trial_goes_on_by_itself_with_the_code_that_it_was_trained_with(tmp_pa
         ended = alone.end()
     assert ended.status == ExitStatus.DONE, ended.out + ended.err
     weights = select(read_all(first), RunEnded)[-1].weights_sha256
-    with SearchDriver(tmp_path, settings, "search.stop.gpu_hours=1", code=code) as driver:
-        ended = driver.end()
-    assert ended.status == ExitStatus.FAILED, ended.out + ended.err
+    run_search(tmp_path, settings, "search.stop.gpu_hours=1", code=code, status=ExitStatus.FAILED)
     trials = SearchHistory.read(search).trials
     assert {name: trial.status for name, trial in trials.items()} == {"t001": "done", "t002": "failed"}
     assert [report.epoch for report in trials["t001"].reports] == [1, 2, 3]

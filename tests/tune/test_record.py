@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from observability.event_log import Event
+from tests.tune.spaces import reported
 from tune.events import (
     SearchLogReader,
     SearchLogWriter,
@@ -24,10 +26,8 @@ from tune.pruning import Pruning
 from tune.record import SearchRecord
 
 
-def report(trial: str, epoch: int) -> TrialReported:
-    return TrialReported(
-        trial=trial, epoch=epoch, step=10 * epoch, metrics={"validation_loss": 1 / epoch}, worker_seconds=epoch
-    )
+def report(trial: str, epoch: int, loss: float = 0.5) -> TrialReported:
+    return replace(reported(trial, epoch, validation_loss=loss), step=10 * epoch)
 
 
 class Recorded:
@@ -98,13 +98,8 @@ def history() -> SearchHistory:
     found = SearchHistory()
     found.extend([SearchStarted(search="s", settings={}, shared={}, objectives={"validation_loss": "min"})])
     for trial, loss in LOSSES.items():
-        found.extend(
-            [
-                TrialAdded(trial=trial, values={}),
-                TrialReported(trial=trial, epoch=1, step=10, metrics={"validation_loss": loss}, worker_seconds=1),
-                TrialEnded(trial=trial, status="done"),
-            ]
-        )
+        ended = TrialEnded(trial=trial, status="done")
+        found.extend([TrialAdded(trial=trial, values={}), report(trial, 1, loss), ended])
     found.extend([TrialAdded(trial="t005", values={})])
     return found
 
@@ -130,12 +125,7 @@ def test_a_trial_that_is_overtaken_loses_its_checkpoints(folder: SearchFolder, h
     pruning = Pruning(folder, history, keep=1)
     pruning.prune()
     assert kept(folder) == {"t002", "t005"}
-    history.extend(
-        [
-            TrialReported(trial="t005", epoch=1, step=10, metrics={"validation_loss": 0.01}, worker_seconds=1),
-            TrialEnded(trial="t005", status="done"),
-        ]
-    )
+    history.extend([report("t005", 1, 0.01), TrialEnded(trial="t005", status="done")])
     pruning.prune()
     assert kept(folder) == {"t005"}
 
@@ -155,6 +145,6 @@ def test_a_donor_keeps_what_a_clone_has_yet_to_copy(folder: SearchFolder, histor
     history.extend([TrialExploited(trial="t005", donor="t001", epoch=1, step=10, weights_sha256="a" * 64, values={})])
     pruning.prune()
     assert kept(folder) == {"t001", "t002", "t005"}
-    history.extend([TrialReported(trial="t005", epoch=2, step=20, metrics={"validation_loss": 0.9}, worker_seconds=1)])
+    history.extend([report("t005", 2, 0.9)])
     pruning.prune()
     assert kept(folder) == {"t002", "t005"}

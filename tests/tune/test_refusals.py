@@ -19,13 +19,11 @@ from tune.events import SearchEnded, SearchLogWriter, SearchStarted
 from tune.folder import SearchFolder
 from tune.resources import ACTOR_BYTES, RANK_BYTES
 
-SPACE = {"optimizer.learning_rate": {"log_uniform": [1e-4, 1e-1]}}
-
 
 def command(root: Path, *overrides: str) -> list[str]:
     """The command of a search under a folder."""
     config = root / "search.yaml"
-    config.write_text(yaml.safe_dump(search_of(space=SPACE, epochs=2, algorithm="random", trials=2)), encoding="utf-8")
+    config.write_text(yaml.safe_dump(search_of(epochs=2, algorithm="random", trials=2)), encoding="utf-8")
     sets = [f"search.directory={root / 'searches'}", *overrides]
     return ["search", "--name", NAME, "--config", str(config), *(part for one in sets for part in ("--set", one))]
 

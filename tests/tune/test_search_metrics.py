@@ -69,7 +69,6 @@ def test_a_driver_serves_its_metrics_while_its_trials_serve_theirs(tmp_path: Pat
     """The port that is set is the driver's: concurrent trials cannot share it."""
     port = free_port()
     settings = search_of(
-        space={"optimizer.learning_rate": {"log_uniform": [1e-4, 1e-1]}},
         epochs=40,
         shared={"metrics": {"port": port}},
         algorithm="random",

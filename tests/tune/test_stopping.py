@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from observability.event_log import Event
-from tests.tune.spaces import search_settings
+from tests.tune.spaces import reported, search_settings
 from training.config.schema import ScaleSettings
 from training.errors import SettingsError, TrainingFailedError
-from tune.events import SearchStarted, TrialAdded, TrialEnded, TrialReported, TrialStatus
+from tune.events import SearchStarted, TrialAdded, TrialEnded, TrialStatus
 from tune.history import SearchHistory
 from tune.schedulers.stopper import SearchStopper
 from tune.stopping import Ending, check_result, ending_of, ending_of_all, ending_of_failure
@@ -31,9 +31,7 @@ def events(trials: Sequence[Trial], mode: str) -> Iterator[Event]:
         name = f"t{number:03}"
         yield TrialAdded(trial=name, values={})
         for epoch, value in enumerate(values, start=1):
-            yield TrialReported(
-                trial=name, epoch=epoch, step=epoch, metrics={ACCURACY: value}, worker_seconds=1800.0 * epoch
-            )
+            yield reported(name, epoch, seconds=1800.0 * epoch, **{ACCURACY: value})
         if status is not None:
             seconds = 1800.0 * len(values)
             yield TrialEnded(trial=name, status=status, message="it broke", time=number, worker_seconds=seconds)
@@ -126,7 +124,7 @@ def test_a_result_that_is_not_a_number_fails_the_trial_and_one_without_the_metri
     history = SearchHistory()
     history.extend([TrialAdded(trial="t001", values={})])
     assert ending_of_failure(str(error.value), history) == Ending(status="failed", reason=str(error.value))
-    history.extend([TrialReported(trial="t001", epoch=1, step=1, metrics={ACCURACY: 0.5}, worker_seconds=1)])
+    history.extend([reported("t001", 1, **{ACCURACY: 0.5})])
     assert ending_of_failure(str(error.value), history) is None, "others have reported it"
 
 

@@ -16,6 +16,7 @@ from observability.event_log import Event
 from platform_charts.jobs.progress import read_progress_line
 from tests.observability.test_progress import visible
 from tests.tune.sample_search import PBT, PBT_SPACE, SPACE, START, SampleSearch, history_of
+from tests.tune.spaces import reported
 from tune.estimate import time_left
 from tune.events import SearchEnded, SearchNotice, SearchStarted, TrialAdded, TrialEnded, TrialReported
 from tune.history import SearchHistory
@@ -46,10 +47,6 @@ def table(search: SampleSearch, *, is_running: bool, width: int = 120, rows: int
     history, texts = search.history, MetricTexts(None)
     lines = table_lines(history, texts, is_running=is_running, now=history.last_time, width=width, rows=rows)
     return [text for text, _ in lines]
-
-
-def reported(trial: str, epoch: int, time: float, **metrics: float) -> TrialReported:
-    return TrialReported(time=time, trial=trial, epoch=epoch, step=epoch, metrics=metrics, worker_seconds=1)
 
 
 def started(trials: int, *, epochs: int = 10) -> tuple[SearchStarted, list[TrialAdded]]:

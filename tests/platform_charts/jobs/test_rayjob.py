@@ -173,18 +173,15 @@ def test_lustre_is_mounted_read_only_where_the_stack_has_it() -> None:
     assert "lustre" not in json.dumps(EFA_JOB)
 
 
-def test_workers_on_nodes_with_nvme_have_a_cache_with_a_limit() -> None:
-    worker = worker_of(rendered(job(workers=4), with_groups(group_of("p4d.24xlarge", cache_gib=6000))))
+def test_workers_on_nodes_with_nvme_and_no_other_pods_have_a_cache_with_a_limit() -> None:
+    with_nvme = rendered(job(workers=4), with_groups(group_of("p4d.24xlarge", cache_gib=6000)))
+    without = rendered(job(workers=4), with_groups(group_of("p4d.24xlarge")))
+    worker = worker_of(with_nvme)
     (container,) = worker["containers"]
     assert {"name": "cache", "emptyDir": {"sizeLimit": "3000Gi"}} in worker["volumes"]
     assert {"name": "cache", "mountPath": "/mnt/cache"} in container["volumeMounts"]
     assert variables(container)[CACHE_LIMIT_VARIABLE] == "3000"
     assert CACHE_LIMIT_VARIABLE == LIMIT_VARIABLE
-
-
-def test_there_is_no_cache_without_nvme_and_none_in_the_head() -> None:
-    with_nvme = rendered(job(workers=4), with_groups(group_of("p4d.24xlarge", cache_gib=6000)))
-    without = rendered(job(workers=4), with_groups(group_of("p4d.24xlarge")))
     head = with_nvme["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
     for pod in (head, worker_of(without)):
         assert "cache" not in {volume["name"] for volume in pod["volumes"]}

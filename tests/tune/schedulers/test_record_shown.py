@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tests.tune.schedulers.toy import METRIC
-from tests.tune.spaces import search_settings
+from tests.tune.spaces import reported, search_settings
 from tune.events import TrialAdded, TrialEnded, TrialReported, TrialStatus
 from tune.history import SearchHistory
 from tune.schedulers.build import make_scheduler
@@ -17,7 +17,7 @@ from tune.space.space import Space
 
 
 def report(trial: str, epoch: int, score: float, time: float) -> TrialReported:
-    return TrialReported(trial=trial, epoch=epoch, step=epoch, metrics={METRIC: score}, worker_seconds=1.0, time=time)
+    return reported(trial, epoch, time, **{METRIC: score})
 
 
 def recorded(*reports: TrialReported, ended: dict[str, TrialStatus]) -> SearchHistory:

@@ -16,8 +16,7 @@ from tests.distribution import RAY
 from tests.engines import report_table
 from tests.engines.mlflow_server import MlflowServer
 from tests.training.launch.driver import ROOT
-from tests.tune.search_driver import NAME, SearchDriver, assert_counted_once, search_arguments, search_of
-from training.errors import ExitStatus
+from tests.tune.search_driver import NAME, assert_counted_once, run_search, search_arguments, search_of
 from training.tracking.state import TrackingState
 from tune.history import SearchHistory
 
@@ -64,9 +63,7 @@ def test_a_search_goes_on_without_its_server_and_the_same_command_sends_the_rest
         concurrency=1,
     )
     server.kill()
-    with SearchDriver(tmp_path, settings) as driver:
-        ended = driver.end()
-    assert ended.status == ExitStatus.DONE, ended.out + ended.err
+    ended = run_search(tmp_path, settings)
     [line] = [line for line in ended.out.splitlines() if line.startswith("  MLflow")]
     assert "incomplete" in line
     assert server.uri.removeprefix("http://") in line or "refused" in line
@@ -74,9 +71,7 @@ def test_a_search_goes_on_without_its_server_and_the_same_command_sends_the_rest
 
     server.start()
     search = tmp_path / "s"
-    with SearchDriver(tmp_path, settings) as driver:
-        ended = driver.end()
-    assert ended.status == ExitStatus.DONE, ended.out + ended.err
+    ended = run_search(tmp_path, settings)
     assert "incomplete" not in ended.out
     assert_counted_once(search, trials=2)
     assert_delivered_once(search, server.uri, trials=2)
