@@ -67,17 +67,11 @@ def test_there_are_at_most_as_many_groups_as_requested_and_means_stay_in_range(
         assert min(finite) - slack <= min(known) <= max(known) <= max(finite) + slack
 
 
-def test_a_falling_curve_goes_from_the_upper_left_to_the_lower_right() -> None:
-    assert braille([3, 2, 1, 0], width=2, height=1) == ["⠑⢄"]
-
-
-def test_a_constant_curve_is_a_level_line() -> None:
-    assert braille([5.0] * 4, width=2, height=1) == ["⣀⣀"]
-
-
-def test_a_value_that_is_not_finite_leaves_a_gap() -> None:
-    assert braille([1.0, math.nan, math.nan, 1.0], width=2, height=1) == ["⡀⢀"]
-
-
-def test_a_curve_without_finite_values_is_blank() -> None:
-    assert braille([math.nan], width=3, height=2) == ["⠀" * 3] * 2
+def test_a_curve_falls_or_is_level_and_values_that_are_not_finite_leave_gaps() -> None:
+    for series, width, height, lines in (
+        ([3, 2, 1, 0], 2, 1, ["⠑⢄"]),
+        ([5.0] * 4, 2, 1, ["⣀⣀"]),
+        ([1.0, math.nan, math.nan, 1.0], 2, 1, ["⡀⢀"]),
+        ([math.nan], 3, 2, ["⠀" * 3] * 2),
+    ):
+        assert braille(series, width=width, height=height) == lines

@@ -114,17 +114,6 @@ def test_a_pod_without_gpus_takes_one_rank_beside_its_loaders() -> None:
     assert workers["rayStartParams"]["num-cpus"] == "1"
 
 
-def test_a_worker_with_efa_requests_as_many_interfaces_and_huge_pages_as_its_limits() -> None:
-    worker = worker_of(EFA_JOB)
-    resources = worker["containers"][0]["resources"]
-    assert resources["requests"] == resources["limits"]
-    devices = {name: resources["limits"][name] for name in ("nvidia.com/gpu", "vpc.amazonaws.com/efa", "hugepages-2Mi")}
-    assert list(devices.values()) == ["8", "4", "5120Mi"]
-    [size] = [volume["emptyDir"]["sizeLimit"] for volume in worker["volumes"] if volume["name"] == "shm"]
-    memory = resources["limits"]["memory"]
-    assert 2 * int(size.removesuffix("Mi")) == 1024 * int(memory.removesuffix("Gi")), "half of it is shared memory"
-
-
 def test_libfabric_uses_rdma_where_the_family_has_it_and_a_job_in_one_pod_no_network() -> None:
     for type_, has_rdma in (("p4d.24xlarge", True), ("p5.48xlarge", True), ("g6.12xlarge", False)):
         found = variables(worker_of(rendered(job(), with_groups(group_of(type_))))["containers"][0])

@@ -190,17 +190,15 @@ def test_many_axes_take_several_rows_which_all_end_with_the_result() -> None:
     assert float(height) > 0.4 * float(width)
 
 
-def test_the_front_is_named() -> None:
+def test_the_front_the_survivors_of_the_rungs_and_the_unit_of_the_cost_are_named() -> None:
     objectives = {"validation_accuracy": "max", "parameters": "min"}
     data = data_of(SampleSearch(trials=20, epochs=5, scheduler=FULL, objectives=objectives))
-    assert data.front()[0].id in labels(pareto(data))
-    assert {"validation accuracy (max)", "parameters (min)"} <= set(labels(pareto(data)))
-
-
-def test_the_rungs_have_their_survivors() -> None:
+    assert {data.front()[0].id, "validation accuracy (max)", "parameters (min)"} <= set(labels(pareto(data)))
     data = data_of(SampleSearch(trials=16))
     reached = data.survival()
     assert {str(reached[epoch - 1]) for epoch in (1, 3, 9)} <= set(labels(survival(data)))
+    assert "worker-seconds" in labels(cost(data))
+    assert "dollars" in labels(cost(data_of(SampleSearch(trials=4, stop={"dollars_per_worker_hour": 2.0}))))
 
 
 def test_a_population_has_an_arrow_per_exploitation_and_a_schedule_of_each_perturbed_setting() -> None:
@@ -213,11 +211,6 @@ def test_a_population_has_an_arrow_per_exploitation_and_a_schedule_of_each_pertu
     assert lines(schedules(data), "--validation") == len(data.perturbed())
     large = data_of(SampleSearch(trials=100, epochs=6, scheduler=PBT, space=PBT_SPACE))
     assert 20 <= sum(re.fullmatch(r"t\d+", label) is not None for label in labels(lineage(large))) <= 40
-
-
-def test_the_cost_is_in_dollars_if_there_is_a_price() -> None:
-    assert "worker-seconds" in labels(cost(data_of(SampleSearch(trials=4))))
-    assert "dollars" in labels(cost(data_of(SampleSearch(trials=4, stop={"dollars_per_worker_hour": 2.0}))))
 
 
 def test_a_scale_has_equal_distances_between_decades_or_numbers() -> None:

@@ -165,6 +165,8 @@ def test_a_request_that_kueue_does_not_admit_is_taken_back_after_a_while() -> No
     text = "1 of 1-4 worker pods"
     assert next_step(asking, Target(pods=1)) == Step(text=text)
     assert next_step(replace(asking, has_waited=True), Target(pods=1)) == Step(asked=1, text=text)
+    beyond_the_limit = replace(asking, sizes=(1, 2))
+    assert next_step(beyond_the_limit, Target(pods=1)).asked == 2, "at once"
 
 
 def test_a_job_that_shrinks_ends_its_newest_pods_and_keeps_its_quota_while_they_end() -> None:
@@ -190,21 +192,12 @@ def test_a_job_that_its_user_limits_returns_pods_to_nobody() -> None:
     assert fixed == Step(text="1 of 1 worker pod")
 
 
-def test_a_request_beyond_the_limit_is_taken_back_at_once() -> None:
-    asking = replace(holding(4, 1, 1, pods("a")), sizes=(1, 2))
-    assert next_step(asking, Target(pods=1)).asked == 2
-
-
-def test_pods_that_end_stay_named_when_others_are_to_end_as_well() -> None:
-    ending = [pod("a"), pod("b"), pod("c", is_going=True), pod("d", is_going=True)]
-    step = next_step(holding(4, 4, 2, ending), Target(pods=1, claims=("team/waits",)))
-    assert (step.cluster, step.leaving) == (1, ("b", "c", "d"))
-
-
-def test_a_job_that_may_keep_its_pods_after_all_gets_them_again_beside_those_that_end() -> None:
+def test_pods_that_end_stay_named_whether_others_are_to_end_as_well_or_the_job_may_keep_its_pods_after_all() -> None:
     ending = [pod("a"), pod("b"), pod("c", is_going=True)]
-    step = next_step(holding(4, 4, 2, ending), Target(pods=4))
-    assert (step.asked, step.cluster, step.leaving) == (None, 4, ("c",))
+    fewer = next_step(holding(4, 4, 2, [*ending, pod("d", is_going=True)]), Target(pods=1, claims=("team/waits",)))
+    assert (fewer.cluster, fewer.leaving) == (1, ("b", "c", "d"))
+    all_again = next_step(holding(4, 4, 2, ending), Target(pods=4))
+    assert (all_again.asked, all_again.cluster, all_again.leaving) == (None, 4, ("c",))
 
 
 def test_the_pod_that_leaves_is_the_one_of_least_use() -> None:
@@ -217,11 +210,9 @@ def test_the_pod_that_leaves_is_the_one_of_least_use() -> None:
         assert next_step(holding(3, 3, 3, running), target).leaving == (leaving,), case
 
 
-def test_a_queued_job_asks_for_the_fewest() -> None:
-    assert next_step(holding(4, None, None), None) == Step(asked=1, text="waits for 1 of 1-4 worker pods")
-    assert next_step(holding(1, None, None), None) == Step(text="waits for 1 of 1-4 worker pods")
-
-
-def test_a_job_that_has_lost_its_quota_while_it_runs_keeps_the_fewest_pods() -> None:
-    step = next_step(holding(4, None, 2, pods("a", "b")), None)
-    assert step == Step(asked=1, cluster=1, leaving=("b",), text="waits for 1 of 1-4 worker pods")
+def test_a_job_without_quota_asks_for_the_fewest_and_keeps_no_more_if_it_runs() -> None:
+    text = "waits for 1 of 1-4 worker pods"
+    assert next_step(holding(4, None, None), None) == Step(asked=1, text=text)
+    assert next_step(holding(1, None, None), None) == Step(text=text)
+    running = next_step(holding(4, None, 2, pods("a", "b")), None)
+    assert running == Step(asked=1, cluster=1, leaving=("b",), text=text)

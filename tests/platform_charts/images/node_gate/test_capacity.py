@@ -50,13 +50,10 @@ def test_a_group_has_no_capacity_if_the_autoscaler_has_given_up_in_all_its_zones
     assert groups_in_backoff(status(one), PARTS, now=NOW) == set()
 
 
-def test_groups_whose_names_begin_alike_are_told_apart_and_a_status_that_nobody_updates_closes_none() -> None:
+def test_groups_whose_names_begin_alike_are_told_apart_and_a_status_that_is_old_or_without_groups_closes_none() -> None:
     spot = {f"eks-a10g-spot-1a2b3c4-{UUID}": "Backoff"}
     assert groups_in_backoff(status(spot), PARTS, now=NOW) == {"a10g-spot"}
     assert groups_in_backoff(status(spot, time="2027-01-01 11:40:00.1 +0000 UTC"), PARTS, now=NOW) == set()
-
-
-def test_a_status_without_groups_closes_none() -> None:
     another_format = "Cluster-autoscaler status at 2027-01-01:\nCluster-wide:\n  Health: x: y"
     for text in ("", another_format, status({}), "time: 5\nnodeGroups: 7"):
         assert groups_in_backoff(text, PARTS, now=NOW) == set(), text
