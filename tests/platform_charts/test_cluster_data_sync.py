@@ -55,6 +55,14 @@ def is_over(cluster: Cluster, made: Manifest) -> bool:
     return any(one["type"] in {"Complete", "Failed"} for one in conditions)
 
 
+def test_the_pod_passes_pod_security(environment: Environment) -> None:
+    template = job_of(environment)["spec"]["template"]
+    pod = {"apiVersion": "v1", "kind": "Pod", **template}
+    pod["metadata"] = {**template["metadata"], "name": "copy", "namespace": DATA_NAMESPACE}
+    environment.cluster.create(pod, is_dry_run=True)
+    assert environment.cluster.warnings == []
+
+
 def test_a_member_of_a_team_can_neither_copy_nor_use_the_account_and_the_volume(environment: Environment) -> None:
     member, job = environment.member(environment.team), job_of(environment)
     metadata = {"name": "copy", "namespace": DATA_NAMESPACE}

@@ -13,12 +13,21 @@ from infra.spec.manifest import Manifest
 from infra.spec.names import trainer_account
 from platform_charts.jobs.rayjob import render_job
 from tests.engines.kubernetes import Cluster
-from tests.engines.kubernetes_jobs import job, rayjob
+from tests.engines.kubernetes_jobs import CONFIGS, fits, job, rayjob, shipped
 from tests.engines.kubernetes_platform import Environment, in_dev
 from tests.kuberay.expand import expand
 
 GPU = "nvidia.com/gpu"
 Change = Callable[[Manifest], None]
+
+
+def test_every_pod_of_every_shipped_config_passes_pod_security(environment: Environment) -> None:
+    requests = [shipped(config, team=environment.team) for config in CONFIGS]
+    pods = [pod for one in requests if fits(one, environment) for pod in expand(rayjob(environment, one))]
+    assert pods
+    for pod in pods:
+        environment.cluster.create(pod, is_dry_run=True)
+    assert environment.cluster.warnings == []
 
 
 def _privileged(pod: Manifest) -> None:

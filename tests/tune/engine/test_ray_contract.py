@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import ray
 from ray import cloudpickle, tune
 from ray.tune.execution import tune_controller
 from ray.tune.execution.tune_controller import TuneController
+from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler
 
 from tests.tune.spaces import search_settings
@@ -59,6 +61,26 @@ def test_ray_reads_the_variables_that_we_set() -> None:
         assert variable in sources, variable
 
 
+def test_a_scheduler_is_asked_before_the_callbacks_hear_of_a_result() -> None:
+    source = inspect.getsource(TuneController._process_trial_result)
+    assert source.index("self._scheduler_alg.on_trial_result(") < source.index("self._callbacks.on_trial_result(")
+
+
+def test_a_trainable_is_reset_restored_and_saved_by_our_methods() -> None:
+    assert list(inspect.signature(tune.Trainable.reset_config).parameters)[:2] == ["self", "new_config"]
+    assert "self.load_checkpoint(" in inspect.getsource(tune.Trainable.restore)
+    assert "self.save_checkpoint(" in inspect.getsource(tune.Trainable.save)
+
+
+def test_a_result_that_is_done_ends_a_trial_whose_actor_stays() -> None:
+    """The scheduler is told that the trial is complete, and is not asked."""
+    assert "result.get(DONE)" in inspect.getsource(Trial.should_stop)
+    source = inspect.getsource(TuneController._process_trial_result)
+    assert source.index("trial.should_stop(flat_result)") < source.index("self._scheduler_alg.on_trial_result(")
+    source = inspect.getsource(TuneController._schedule_trial_stop)
+    assert "if not exception and self._maybe_cache_trial_actor(trial):" in source
+
+
 HEAD, POD = Machine(cpus=0, gpus=0), Machine(cpus=2, gpus=0)
 SCALE = ScaleSettings(address="auto", workers=2, start_timeout=3600)
 SEARCH = search_settings(concurrency=2)
@@ -75,6 +97,10 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[list[Machine]]:
     monkeypatch.setattr(nodes, "_nodes", look)
     monkeypatch.setattr(nodes, "_POLL_SECONDS", 0)
     return looks
+
+
+def answers(*given: bool) -> Iterator[bool]:
+    yield from given
 
 
 def test_the_plan_is_made_when_all_concurrent_trials_fit(seen: list[list[Machine]]) -> None:
@@ -104,7 +130,7 @@ def test_nodes_that_do_not_come_are_refused_with_the_numbers(seen: list[list[Mac
 
 def test_a_search_that_is_asked_to_stop_waits_no_longer(seen: list[list[Machine]]) -> None:
     seen += [[POD]]
-    stops = iter((False, False, True))
+    stops = answers(False, False, True)
     assert await_plan(SCALE, SEARCH, is_stopped=lambda: next(stops), say=lambda _: None) is None
 
 
