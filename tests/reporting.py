@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.engines import report_table
-from tests.selection import PLAN, Plan
+from tests.selection import PLAN, Plan, typical_seconds
 
 INTERRUPTED = 130
 """Exit status of a session that a person stopped."""
@@ -24,6 +24,10 @@ _ENDS = 3
 """Lines of a message that are shown from its start, and from its end, where the cause of a failed program stands."""
 
 _EVERY_SECONDS = 15
+
+_FEW = 0.1
+"""Share of the work that is too little to judge the speed of the machine by."""
+
 _SERVICES = "real_services"
 _PROGRESS = "progress"
 
@@ -45,6 +49,8 @@ class Progress:
         self._processes = 1
         self._started = self._printed = time.monotonic()
         self._outcomes: Counter[str] = Counter()
+        self._typical = typical_seconds(is_core=config.getoption("all").number == 0)
+        self._done_seconds = 0.0
         self.is_stopped = False
 
     def pytest_tests_planned(self, plan: Plan, processes: int) -> None:
@@ -78,6 +84,7 @@ class Progress:
             self._reporter.write_line(f"\n{word}: {reason.strip()}")
         elif report.skipped or report.when == "call":
             self._outcomes["skipped" if report.skipped else "passed"] += 1
+            self._done_seconds += self._typical.get(report.nodeid.split("::")[0], 0.0)
         if time.monotonic() - self._printed >= _EVERY_SECONDS and self._config.get_verbosity() <= 0:
             self._printed = time.monotonic()
             self._reporter.write_line(self._line())
@@ -97,8 +104,10 @@ class Progress:
         words = [f"{done:,} of {self._plan.selected:,} tests"]
         if failed := self._outcomes["failed"]:
             words.append(f"{failed} failed")
-        expected = self._plan.seconds / self._processes
-        left = max(expected - elapsed, elapsed * (self._plan.selected - done) / max(1, done) * (expected == 0.0))
+        # How much of the work is done: the dearest tests run first, so their number says little.
+        share = min(1.0, self._done_seconds / self._plan.seconds) if self._plan.seconds else done / self._plan.selected
+        is_known = self._plan.seconds and share < _FEW
+        left = self._plan.seconds / self._processes - elapsed if is_known else elapsed * (1 - share) / max(share, _FEW)
         return f"{', '.join(words)}; {elapsed / 60:.1f} min, about {max(left, 30.0) / 60:.1f} min left"
 
 

@@ -141,6 +141,16 @@ def known_costs() -> dict[str, dict[str, list[float]]]:
     return costs
 
 
+def typical_seconds(*, is_core: bool) -> dict[str, float]:
+    """Seconds of a test of each file, on average; of its core only, or of all of them."""
+    found = {}
+    for file, parts in known_costs().items():
+        costs = [cost for part, cost in parts.items() if part == "core" or not is_core]
+        if number := sum(count for count, _ in costs):
+            found[file] = sum(seconds for _, seconds in costs) / number
+    return found
+
+
 def changed_folders(revision: str, root: Path = ROOT) -> frozenset[Path]:
     """Folders of tests that mirror the files that changed since a revision.
 
