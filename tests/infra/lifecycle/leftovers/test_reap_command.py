@@ -200,8 +200,7 @@ def test_credentials_that_expire_meanwhile_end_it_at_once(reap: Reap, monkeypatc
     reap.wire.stand_in = expired
     assert reap(*SURE) == 1
     printed = reap.printed()
-    assert "not removed; run it again\n" in printed
-    assert "VPC vpc-" in printed.partition("not removed; run it again\n")[2]
+    assert "not removed; run it again" in printed
     assert "RequestExpired" in printed
     assert reap.left(mine) == mine
 
@@ -214,6 +213,15 @@ def test_nothing_is_removed_where_a_kind_could_not_be_listed(reap: Reap) -> None
     assert "not audited: EKS cluster in us-east-1: ListClusters: AccessDeniedException: injected" in said.out
     assert "nothing is removed, because some kinds could not be listed" in said.err
     assert reap.left(mine) == mine
+
+
+def test_what_remains_is_named_and_fails(reap: Reap) -> None:
+    reap.plant("test-1")
+    reap.wire.stand_in = Faulty("ec2.DeleteVpc", fault("UnauthorizedOperation", 403))
+    assert reap(*SURE) == 1
+    printed = reap.printed()
+    assert "test-1: 1 not removed; run it again\n  VPC vpc-" in printed
+    assert "DeleteVpc: UnauthorizedOperation: injected" in printed
 
 
 def test_the_json_result_has_every_stack_and_progress_goes_to_stderr(reap: Reap) -> None:
