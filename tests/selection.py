@@ -34,7 +34,7 @@ SERVERS = frozenset(
 PLAN = pytest.StashKey["Plan"]()
 _NAMED = pytest.StashKey[frozenset[Path]]()
 _CHANGED = pytest.StashKey[frozenset[Path]]()
-_MODULE_MARK = re.compile(r"^pytestmark = pytest\.mark\.extended$", re.MULTILINE)
+_MODULE_MARK = re.compile(r"^pytestmark = \[?pytest\.mark\.extended\b", re.MULTILINE)
 
 
 class Share(NamedTuple):

@@ -6,12 +6,16 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from infra.spec.release import load_release
 from tests.deployment_guide import IN_THE_ENGINE, WITHOUT_ACCOUNT
 from tests.docs.commands.found import commands, mentioned
 from tests.engines.pulumi_checkout import Checkout
 from tests.makefile import ROOT
 from tests.platform_charts.charts.archives import charts
+
+pytestmark = pytest.mark.extended
 
 
 def test_the_tests_run_no_command_that_the_guide_lacks() -> None:

@@ -16,6 +16,8 @@ import pytest
 from tests.engines import report_table
 from tests.selection import changed_folders
 
+pytestmark = pytest.mark.extended
+
 pytest_plugins = ("pytester",)
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -27,7 +27,7 @@ from tests.makefile import ROOT
 from training.errors import ExitStatus, PreflightError, SettingsError
 from training.notebooks import SOURCE, copy_notebooks
 
-pytestmark = pytest.mark.xdist_group(RAY)
+pytestmark = [pytest.mark.extended, pytest.mark.xdist_group(RAY)]
 
 SECONDS = 600
 NOTEBOOKS = sorted(SOURCE.glob("*.ipynb"))

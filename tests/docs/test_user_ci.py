@@ -68,6 +68,7 @@ def test_images_and_programs_of_the_pipelines_are_pinned() -> None:
     assert pipeline_jobs()["preview"]["image"].partition("@")[0].endswith(f":{version}")
 
 
+@pytest.mark.extended
 def test_the_difference_in_cost_is_what_a_commit_changes(tmp_path: Path) -> None:
     checkout = tmp_path / "checkout"
     clone = ["git", "clone", "--quiet", "--depth=1", f"file://{ROOT}", str(checkout)]

@@ -13,6 +13,8 @@ from tests.faults.matrix import CELLS
 from tests.faults.proof import run_cell
 from tests.faults.soak import plan, soak
 
+pytestmark = pytest.mark.extended
+
 _SHORT: Final = ("rank-1-killed", "checkpoint-bit-flipped", "disk-full")
 _LONG: Final = (
     "bucket-torn-uploads",
@@ -41,7 +43,6 @@ def test_a_run_with_a_fault_ends_like_one_without(cell: Cell) -> None:
     run_cell(cell)
 
 
-@pytest.mark.extended
 @pytest.mark.xdist_group(RAY)
 def test_a_run_with_many_faults_ends_like_one_without() -> None:
     soak(plan(5, seed=1), say=print)

@@ -288,6 +288,7 @@ def test_a_restart_far_back_takes_its_share_of_older_steps_and_checkpoints() -> 
     assert (seconds["lost"], seconds["productive"]) == pytest.approx((2 * (count - 1000), 1.2 * 1000))
 
 
+@pytest.mark.extended
 def test_memory_does_not_grow_with_the_steps() -> None:
     ledger = folded(FIRST_START)
     sizes = []

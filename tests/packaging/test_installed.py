@@ -13,6 +13,8 @@ from infra.spec.yaml_text import parse
 from tests.distribution import RAY
 from tests.packaging.wheel import Installation
 
+pytestmark = pytest.mark.extended
+
 COMPLETE = """
 eval "$(python -c 'from argcomplete.scripts.register_python_argcomplete import main; main()' rtp)"
 complete -p rtp
@@ -91,7 +93,6 @@ def test_the_extra_cluster_writes_the_job_of_a_code_folder(
     assert (refused.returncode, "timm>=1" in refused.stderr) == (3, True)
 
 
-@pytest.mark.extended
 @pytest.mark.xdist_group(RAY)
 def test_the_extra_train_trains_from_an_empty_folder(wheel: Path, tmp_path: Path) -> None:
     """With Ray Train and two workers, as `make train` does in a checkout."""

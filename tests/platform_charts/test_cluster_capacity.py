@@ -21,6 +21,8 @@ from tests.training.cluster.team_cluster import wait_until
 from training.cluster.job_manifest import admitted_group, options_of
 from training.cluster.state import JobState
 
+pytestmark = pytest.mark.extended
+
 _SECONDS = 60
 _SIX = {"min_size": 6, "desired_size": 6, "max_size": 6}
 _RESERVATION = {"kind": "reservation", "id": "cr-00000000000000001", "availability_zone": "us-east-1a"}

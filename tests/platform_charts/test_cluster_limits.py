@@ -25,6 +25,8 @@ from tests.engines.kubernetes_operators import Operated, operating, operator_pro
 from tests.training.cluster.team_cluster import wait_until
 from training.cluster.objects import RAY_JOB
 
+pytestmark = pytest.mark.extended
+
 _TEAM = "research"
 _GPU = "nvidia.com/gpu"
 _SECONDS = 60

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from infra.lifecycle.sandbox.recorded import recorded
 from infra.spec.manifest import Manifest
 from infra.spec.release import load_release
@@ -25,6 +27,7 @@ def storage_of(environment: str) -> dict[tuple[str, str], Manifest]:
     return {(one["kind"], one["metadata"]["name"]): one for one in objects if one["kind"] in kinds}
 
 
+@pytest.mark.extended
 def test_the_volume_of_a_team_is_the_root_of_the_file_system_read_only() -> None:
     stack = recorded(settings_of("lustre"))
     assert stack.facts.lustre is not None
@@ -40,6 +43,7 @@ def test_the_volume_of_a_team_is_the_root_of_the_file_system_read_only() -> None
     assert spec["claimRef"] == {"namespace": "research", "name": "lustre"}
 
 
+@pytest.mark.extended
 def test_only_an_environment_with_a_file_system_has_its_objects() -> None:
     for environment in ENVIRONMENTS:
         assert [name for name in storage_of(environment) if "lustre" in name[1]] == [], environment

@@ -18,7 +18,7 @@ from tests.engines.kubernetes import Cluster, engine_programs
 from tests.infra.aws.graphs import settings_of
 from tests.platform_charts.charts.releases import installs_of
 
-pytestmark = pytest.mark.xdist_group(OPERATORS)
+pytestmark = [pytest.mark.extended, pytest.mark.xdist_group(OPERATORS)]
 
 Helm = Callable[..., None]
 

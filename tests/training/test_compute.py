@@ -59,6 +59,7 @@ def test_channels_last_trains_resumes_and_exports_the_same_model(tmp_path: Path)
     assert trained("parted", 10) == whole
 
 
+@pytest.mark.extended
 def test_compiled_steps_train_the_same_weights_and_resume_bit_for_bit(tmp_path: Path) -> None:
     """The last step of the epoch, number 21, has a short batch, which is compiled too."""
     if preflight.find_compiler() is None:
@@ -144,6 +145,7 @@ def test_dropout_and_batch_norm_end_in_the_same_bits(tmp_path: Path) -> None:
             assert run_alone(settings, tmp_path / f"{name}-{mode}").weights_sha256 == plain.weights_sha256, mode
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp2"])
 def test_each_strategy_ends_in_the_same_bits(tmp_path: Path, strategy: str) -> None:
     recipe: dict[str, dict[str, Any]] = {"strategy": {"name": strategy}, "loop": {"max_steps": 6, "accumulation": 2}}

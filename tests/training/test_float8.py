@@ -168,6 +168,7 @@ def test_checkpoints_and_the_export_have_the_tensors_of_bf16(runs: Path) -> None
         assert {dtype for dtype, _ in shapes(runs / "fp8" / name).values()} == {torch.float32}
 
 
+@pytest.mark.extended
 def test_a_run_that_resumes_ends_in_the_same_weights(runs: Path, tmp_path: Path) -> None:
     train(tmp_path / "parted", loop={**LANGUAGE["loop"], "max_steps": 7})
     train(tmp_path / "parted")
@@ -175,6 +176,7 @@ def test_a_run_that_resumes_ends_in_the_same_weights(runs: Path, tmp_path: Path)
     torch.testing.assert_close(exported(tmp_path / "parted"), exported(runs / "fp8"), rtol=0, atol=0)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("strategy", "compute"),
     [

@@ -110,6 +110,7 @@ def test_a_new_project_trains_at_once_and_its_model_is_registered(project: Path)
     assert re.search(r"MLflow +run \w+, model tumour_cost", ended.stdout), ended.stdout
 
 
+@pytest.mark.extended
 def test_the_tests_of_a_new_project_pass_and_fail_with_the_project(project: Path) -> None:
     assert "5 passed" in python("-m", "pytest", cwd=project).stdout
     edit(project / "tumour_cost" / "objective.py", ("(self.missed_cost - 1)", "self.missed_cost"))

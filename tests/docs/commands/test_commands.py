@@ -84,6 +84,7 @@ def checkout(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.mark.extended
 def test_the_commands_of_the_readme_that_need_no_account_run(checkout: Path) -> None:
     assert {*README} <= {*commands(ROOT / "README.md")}
     for text in README:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from infra.policy import tokens
 from infra.preview.recording import Recording, Resource
 from tests.infra.aws.graphs import depends_on, graph, varied, with_lustre
@@ -41,6 +43,7 @@ def test_a_scratch_file_system_has_none_of_these() -> None:
     assert not {"perUnitStorageThroughput", "kmsKeyId", "automaticBackupRetentionDays"} & found.keys()
 
 
+@pytest.mark.extended
 def test_it_is_protected_in_staging_and_not_in_dev_and_never_kept_after_its_removal() -> None:
     kinds = {kind: file_system(with_lustre(kind)) for kind in ("dev", "staging", "prod")}
     assert {kind for kind, one in kinds.items() if one.protect} == {"staging", "prod"}

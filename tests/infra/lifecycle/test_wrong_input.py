@@ -109,6 +109,7 @@ def test_a_number_out_of_its_range_is_refused(capsys: pytest.CaptureFixture[str]
     assert not (ENVIRONMENTS / "test-x.yaml").exists()
 
 
+@pytest.mark.extended
 def test_a_reader_that_leaves_does_not_fail_the_command() -> None:
     for command in ("graph", "cost"):
         words = [sys.executable, "-m", "infra.lifecycle", command, "--env", "dev"]

@@ -53,6 +53,7 @@ def test_every_environment_complies_with_every_rule_also_in_a_preview() -> None:
             assert {one.rule.name for one in violated} == allowed, f"{environment}: {violated}"
 
 
+@pytest.mark.extended
 def test_every_kind_of_capacity_lustre_and_a_public_endpoint_comply_with_every_rule() -> None:
     for recording in (with_lustre("dev"), with_lustre("staging"), preview("lustre"), unusual()):
         assert findings(recording) == []

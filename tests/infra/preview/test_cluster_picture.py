@@ -141,6 +141,7 @@ def admitted(name: str) -> set[Edge]:
     return {edge for edge in edges if edge.source != edge.target}
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("name", ["existing-cluster", "prod", "single-sign-on", "unusual"])
 def test_text_stays_in_the_picture_and_in_its_box_and_covers_no_other(name: str) -> None:
     found = texts(name)

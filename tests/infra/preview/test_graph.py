@@ -120,6 +120,7 @@ def test_the_picture_of_an_existing_cluster_names_it_and_the_add_ons_of_the_stac
     assert "an existing cluster, which the stack does not change" in found.control_plane
 
 
+@pytest.mark.extended
 def test_an_svg_picture_is_deterministic_and_one_without_gpu_groups_is_drawn(tmp_path: Path) -> None:
     files = [tmp_path / "a.svg", tmp_path / "b.svg"]
     for file in files:

@@ -11,6 +11,8 @@ from tests.engines.terraform import Workspace, find_tools, moto_server
 from tests.infra.aws.graphs import ENVIRONMENTS, EXISTING, graph, settings_of, tags_of, unusual
 from tests.infra.provider.translate import Configuration, translate
 
+pytestmark = pytest.mark.extended
+
 REGION = "us-east-1"
 ACCOUNT = "111122223333"
 

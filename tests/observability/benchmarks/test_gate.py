@@ -197,6 +197,7 @@ def test_too_few_rounds_to_draw_from_are_refused() -> None:
         outcomes([1.0] * 14, [1.0] * 40, rounds=6)
 
 
+@pytest.mark.extended
 def test_the_report_names_the_measured_change_and_every_size_of_a_result() -> None:
     level = [1.0] * 20
     lines = report(

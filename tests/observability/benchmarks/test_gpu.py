@@ -54,6 +54,7 @@ def test_the_cases_of_a_group_are_valid_and_differ_in_one_setting(device: Device
             assert changed == [case.name.partition("=")[0]]
 
 
+@pytest.mark.extended
 def test_a_trial_on_a_cpu_measures_what_ran_and_says_that_it_is_no_gpu(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -144,6 +144,7 @@ def test_the_exporter_serves_exactly_the_inventory(recorder: PrometheusRecorder)
     assert labels == {spec.name: {frozenset(spec.labels)} for spec in INVENTORY}
 
 
+@pytest.mark.extended
 @pytest.mark.xdist_group(RAY)
 def test_rays_metrics_agent_exports_the_same_names(tmp_path: Path) -> None:
     run_program("tests.observability.metrics.record_into_ray", str(tmp_path), metrics_interval=1000)

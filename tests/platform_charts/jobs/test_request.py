@@ -94,6 +94,7 @@ JOBS = {
 }
 
 
+@pytest.mark.extended
 def test_jobs_have_only_fields_of_kuberays_schema() -> None:
     for request in JOBS.values():
         jsonschema.validate(rendered(request, target_of("prod")), schema_of("RayJob"))

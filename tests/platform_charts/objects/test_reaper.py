@@ -120,6 +120,7 @@ finally:
 """
 
 
+@pytest.mark.extended
 def test_the_command_of_the_cron_job_runs_from_what_the_image_holds(in_image: Path) -> None:
     """Moto lacks some of the services, which the command must not take for empty ones."""
     container = container_of(objects())

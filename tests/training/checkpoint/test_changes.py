@@ -86,6 +86,7 @@ def settings(sections: dict[str, Any], **loop: object) -> TrainingSettings:
     return small_settings(**{**options, "loop": {**sections.get("loop", {}), **loop}})
 
 
+@pytest.mark.extended
 def test_a_run_that_resumes_with_another_value_trains_on_with_it(tmp_path: Path) -> None:
     """The two runs share their first 10 steps; were the old value restored from the checkpoint, they would end in equal weights.
 

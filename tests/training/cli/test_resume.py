@@ -65,6 +65,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
     return {file.relative_to(folder): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
+@pytest.mark.extended
 def test_the_copy_of_a_run_is_resumed_in_its_own_folder(root: Path, tmp_path: Path) -> None:
     copy = tmp_path / "backups" / "copy"
     shutil.copytree(root / "run", copy)
@@ -98,6 +99,7 @@ def test_a_folder_is_found_from_any_place_by_its_path_even_if_a_run_has_its_name
         assert (opened.name, opened.path.resolve()) == ("run", found), given
 
 
+@pytest.mark.extended
 def test_a_run_is_resumed_under_the_name_of_its_folder_also_through_a_link(root: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(root / "run")
     assert main(["resume", str(tmp_path / "link"), *setting("loop.max_steps=15")]) == 0
@@ -119,6 +121,7 @@ def test_a_run_is_not_resumed_under_another_name_or_elsewhere(root: Path, capfd:
         assert part in error
 
 
+@pytest.mark.extended
 def test_a_run_is_not_resumed_as_another_and_keeps_its_settings(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
     run = RunDirectory(root / "run")
     before = run.settings()
@@ -142,6 +145,7 @@ def test_a_damaged_newest_checkpoint_is_skipped_with_a_message(root: Path, capfd
     assert select(events, RunEnded)[-1].weights_sha256 == expected
 
 
+@pytest.mark.extended
 def test_a_run_without_a_good_checkpoint_is_not_restarted(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for path in root.glob("run/checkpoints/*/model.safetensors"):
         cut_short(path)
@@ -175,6 +179,7 @@ def test_a_run_without_checkpoints_is_refused_and_keeps_its_files(
         assert contents(run) == before
 
 
+@pytest.mark.extended
 def test_a_run_that_was_killed_in_its_first_save_starts_anew(root: Path) -> None:
     remove_manifests(root / "run")
     (root / "run" / "events.jsonl").unlink()

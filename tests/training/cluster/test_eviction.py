@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from observability.runlog import RunEnded, read_all, select
 from platform_charts.jobs.drain import drain_head
 from tests.training.cli.command import ROOT
@@ -15,6 +17,8 @@ from tests.training.runs import small_settings
 from training.checkpoint.store import committed_steps
 from training.config.load import render
 from training.errors import ExitStatus
+
+pytestmark = pytest.mark.extended
 
 
 def test_the_prestop_hook_of_an_evicted_job_ends_its_driver_which_saves(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ from training.config.load import render
 from training.config.schema import TrainingSettings
 from training.rundir import RunDirectory
 
+pytestmark = pytest.mark.extended
+
 EPOCHS = 24
 
 WITHOUT_DROPOUT = OWN | {"own_project/nets.py": NETS.replace("dropout=0.3", "dropout=0.0")}
@@ -51,7 +53,6 @@ def kill_a_rank(driver: Driver) -> None:
     raise AssertionError("no rank 1")
 
 
-@pytest.mark.extended
 def test_restarted_and_resumed_ranks_import_what_the_run_has_kept(tmp_path: Path) -> None:
     chosen = settings(
         epochs=EPOCHS,

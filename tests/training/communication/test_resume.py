@@ -45,6 +45,7 @@ def test_a_run_of_three_ranks_resumes_bit_for_bit(tmp_path: Path) -> None:
     assert [one.step for one in select(read_all(tmp_path / "parted"), Restored)] == [2, 7]
 
 
+@pytest.mark.extended
 def test_another_number_of_ranks_starts_with_the_mean_of_their_errors(tmp_path: Path) -> None:
     """Also with another layout of the buckets: both differ from the run that goes on as it was by rounding only."""
     without_dropout: dict[str, Any] = {"model": {"name": "mlp", "options": {"hidden": [128, 128, 64]}}}
@@ -109,6 +110,7 @@ def settings(fault: str, root: Path) -> TrainingSettings:
     )
 
 
+@pytest.mark.extended
 def test_a_rank_killed_between_two_averages_is_replaced_and_nothing_is_lost(tmp_path: Path) -> None:
     assert main(arguments_for(settings("killed", tmp_path), tmp_path)) == 0
     events = read_all(tmp_path / "runs" / "run")

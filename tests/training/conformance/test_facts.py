@@ -127,6 +127,7 @@ def test_which_servers_listen_do_not_listen_or_have_no_address() -> None:
 _SIZE = 1 << 20
 
 
+@pytest.mark.extended
 def test_two_ranks_sum_and_read_what_one_of_them_has_written(tmp_path: Path) -> None:
     """With GPUs that do not exist, as in a sandbox, so that the ranks compute on the CPU."""
     words = ["-m", "training.conformance", "fabric", "--gpus", "--size-bytes", str(_SIZE)]

@@ -19,6 +19,8 @@ from training.data.options import Cifar10Options
 from training.data.types import DataBundle
 from training.errors import DataError
 
+pytestmark = pytest.mark.extended
+
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:

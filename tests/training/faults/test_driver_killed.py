@@ -75,6 +75,7 @@ def test_a_run_whose_driver_crashes_and_is_killed_ends_in_the_weights_of_an_unin
     assert weights == run_alone(chosen, tmp_path / "reference").weights_sha256
 
 
+@pytest.mark.extended
 def test_the_monitor_of_a_killed_run_says_so_and_ends_and_one_of_a_resumed_run_does_not(tmp_path: Path) -> None:
     chosen = small_settings(loop={"epochs": 300}, schedule={"name": "constant"})
     command = [sys.executable, "-m", "training", "monitor", str(tmp_path / "runs" / "run")]

@@ -13,6 +13,8 @@ from tests.training.launch.driver import Driver, is_commit, train
 from tests.training.runs import small_settings
 from training.config.schema import TrainingSettings
 
+pytestmark = pytest.mark.extended
+
 EVERY_STEPS = 40
 FAILURE_STEP = 75
 """The rank is killed in it. The steps from 41 to 63, where an epoch ends, are reported by then, and no checkpoint has them."""

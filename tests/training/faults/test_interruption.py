@@ -12,6 +12,8 @@ from tests.training.launch.driver import Driver, is_commit, train
 from tests.training.runs import run_alone, small_settings
 from training.cli import main
 
+pytestmark = pytest.mark.extended
+
 LONG = small_settings(loop={"epochs": 200}, schedule={"name": "constant"})
 
 

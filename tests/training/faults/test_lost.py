@@ -21,6 +21,8 @@ from tests.training.runs import small_settings
 from training.checkpoint.store import FOLDER
 from training.tracking.state import TrackingState
 
+pytestmark = pytest.mark.extended
+
 
 def delete(run: Path) -> None:
     shutil.rmtree(run, ignore_errors=True)  # the ranks may write files meanwhile

@@ -25,6 +25,8 @@ from training.postmortem import case_of
 from training.rundir import RunDirectory
 from training.supervisor import Supervisor
 
+pytestmark = pytest.mark.extended
+
 __all__ = ["ray_cluster"]  # fixture
 
 MODELS = "tests.training.faults.models:"
@@ -76,7 +78,6 @@ def assert_recovered(root: Path, notice: str, *, stages: int = 1) -> None:
     assert ledger.consumed_ids(run) == {1: list(range(1293)), 2: list(range(1293))}
 
 
-@pytest.mark.extended
 def test_a_stage_of_a_pipeline_that_is_killed_is_replaced_and_nothing_is_lost(tmp_path: Path) -> None:
     assert main(arguments_for(settings("killed", tmp_path, launcher="torchrun", stages=2), tmp_path)) == 0
     report_table.ran("torchrun")

@@ -19,6 +19,8 @@ from training.cli import main
 from training.config.schema import TrainingSettings
 from training.evidence import FOLDER
 
+pytestmark = pytest.mark.extended
+
 DEADLINE = 2.0
 
 

@@ -122,6 +122,7 @@ def run(environment: Path, *arguments: str, **variables: str) -> str:
     return done.stdout
 
 
+@pytest.mark.extended
 def test_the_removed_environment_has_what_a_job_imports_and_trains(environment: Path) -> None:
     names = "torch.distributed, ray.train, ray.tune, ray.data, mlflow.pytorch, optuna, sklearn.datasets, matplotlib"
     assert run(environment, "-c", f"import torch, {names}; print(torch.__file__)").startswith(str(environment))

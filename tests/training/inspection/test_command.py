@@ -101,6 +101,7 @@ def test_datasets_of_all_kinds_are_described(capsys: pytest.CaptureFixture[str],
         assert (tmp_path / "sheet.png").stat().st_size > 10_000
 
 
+@pytest.mark.extended
 def test_the_step_of_a_model_is_measured_on_this_machine(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     status, found, _ = answer(capsys, tmp_path / "sheet.png", "--dataset", "digits", "--model", "mlp", "--samples", "9")
     assert status == ExitStatus.DONE

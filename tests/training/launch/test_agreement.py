@@ -72,6 +72,7 @@ def assert_same_run(outcome: Outcome, folder: Path, expected: Reference, *, work
     assert select(read_all(folder), TrainingStarted)[0].world == workers
 
 
+@pytest.mark.extended
 def test_a_plain_process_trains_like_a_single_rank(tmp_path: Path) -> None:
     alone = Reference(run_alone(settings("plain", 1), tmp_path / "reference"), tmp_path / "reference")
     assert_same_run(run_plain(settings("plain", 1), tmp_path / "plain"), tmp_path / "plain", alone, workers=1)

@@ -42,6 +42,7 @@ def launch(folder: Path, launcher: str, model: str, *, workers: int, **options: 
     ProcessLauncher().launch(RankTask(settings=settings, run_directory=folder, attempt=0), on_phase=lambda _: None)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(("model", "status"), [("killed", -9), ("exiting", 3)])
 def test_a_rank_that_ends_early_is_a_failure_with_its_exit_status(tmp_path: Path, model: str, status: int) -> None:
     with pytest.raises(WorkersFailedError) as raised:
@@ -49,6 +50,7 @@ def test_a_rank_that_ends_early_is_a_failure_with_its_exit_status(tmp_path: Path
     assert raised.value.exits == {0: status}
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(("launcher", "workers"), [("plain", 1), ("torchrun", 2)])
 def test_a_crash_of_a_rank_that_has_finished_changes_nothing(tmp_path: Path, launcher: str, workers: int) -> None:
     trace = tmp_path / "trace"

@@ -15,6 +15,7 @@ from tests.training.launch.leave_ray import SERIES
 from training.launch import ray_client
 
 
+@pytest.mark.extended
 @pytest.mark.xdist_group(RAY)
 def test_the_last_metrics_of_a_rank_reach_the_agent_when_it_leaves() -> None:
     # A minute, so that only the end of the connection can send anything.

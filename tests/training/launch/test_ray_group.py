@@ -62,6 +62,7 @@ def group_of_one(coordinator: Coordinator, gate: LoopGate, folder: Path) -> RayG
     return RayGroup(settings, coordinator, workers=1, folder=folder, is_local=True, gate=gate)
 
 
+@pytest.mark.extended
 @pytest.mark.usefixtures("nodes")
 def test_the_end_of_a_run_waits_for_a_worker_that_was_dismissed(tmp_path: Path) -> None:
     coordinator = Coordinator(host="127.0.0.1")

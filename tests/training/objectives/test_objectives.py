@@ -92,6 +92,7 @@ def reported(folder: Path, split: str = "test") -> Values:
     return {"loss": event.loss, **event.metrics}
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("name", RECIPES)
 def test_the_reported_metrics_are_those_of_the_exported_weights(tmp_path: Path, name: str) -> None:
     run = recipe(name, workers=2)

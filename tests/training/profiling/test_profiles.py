@@ -114,6 +114,7 @@ def test_a_memory_snapshot_without_a_gpu_is_skipped_with_a_line(tmp_path: Path) 
     assert "no memory snapshot is written: it is of a GPU, and the ranks run on CPUs" in messages
 
 
+@pytest.mark.extended
 def test_a_running_run_is_profiled_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     endless = small_settings(loop={"epochs": 100_000}, checkpoint={"every_steps": 1000})
     with train(endless, tmp_path) as driver:

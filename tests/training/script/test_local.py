@@ -78,6 +78,7 @@ def ask(*arguments: str, cwd: Path = ROOT, **variables: str) -> tuple[int, str, 
         return process.returncode, out, err
 
 
+@pytest.mark.extended
 def test_torchrun_reduces_over_the_workers_with_the_packages_of_the_code_folder(code: Path, tmp_path: Path) -> None:
     ran("torchrun")
     given = ["--cmd=torchrun tools/reduce.py", f"--code={code}", "--workers=2", f"--root={tmp_path}", "--name=first"]

@@ -69,6 +69,7 @@ def test_batch_norm_accumulation_and_the_average_of_the_weights_are_those_of_ddp
     assert_close(tmp_path / "ddp", tmp_path / "sharded")
 
 
+@pytest.mark.extended
 def test_weights_that_are_gathered_in_bf16_train_like_autocast_and_are_kept_in_float32(tmp_path: Path) -> None:
     """bf16 has 8 bits of mantissa: a relative rounding error of 2**-8 in each operation."""
     recipe = {**LANGUAGE, "precision": {"mode": "bf16"}}
@@ -88,6 +89,7 @@ def test_a_run_that_resumes_ends_in_the_same_weights(tmp_path: Path) -> None:
     assert select(read_all(tmp_path / "parted"), Restored)[0].step == 7
 
 
+@pytest.mark.extended
 def test_a_run_goes_on_under_other_strategies_and_numbers_of_ranks(tmp_path: Path) -> None:
     run = tmp_path / "run"
     ddp = {"name": "ddp"}
@@ -113,6 +115,7 @@ def _killed_rank(place: RankPlace, *, folder: str, sections: dict[str, dict[str,
     return run_rank(task, place).weights_sha256
 
 
+@pytest.mark.extended
 def test_a_run_whose_rank_is_killed_while_it_writes_resumes_from_the_checkpoint_before(tmp_path: Path) -> None:
     recipe = {**CNN, "loop": {"max_steps": 12}, "strategy": FSDP2}
     whole, parted = tmp_path / "whole", tmp_path / "parted"

@@ -68,6 +68,7 @@ def one_worker(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     return train(folder, 1, **SHARDS), folder
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("workers", [2, 4])
 def test_more_workers_train_the_same_bits(tmp_path: Path, one_worker: tuple[str, Path], workers: int) -> None:
     digest, folder = one_worker

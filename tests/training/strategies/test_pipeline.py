@@ -116,6 +116,7 @@ def test_every_rank_refuses_the_same_step_that_is_not_finite(tmp_path: Path) -> 
         train(tmp_path, 2, **{**MLP, **wild}, strategy=TWO)
 
 
+@pytest.mark.extended
 def test_a_run_with_dropout_that_is_stopped_and_resumed_ends_in_the_same_weights(tmp_path: Path) -> None:
     recipe = {**CNN, "model": {"name": "simple_cnn"}, "loop": {"max_steps": ONE_EPOCH + 3, "accumulation": 2}}
     whole = train(tmp_path / "whole", 2, **recipe, strategy=TWO)
@@ -126,6 +127,7 @@ def test_a_run_with_dropout_that_is_stopped_and_resumed_ends_in_the_same_weights
     assert train(tmp_path / "without", 2, **without, strategy=TWO) != whole
 
 
+@pytest.mark.extended
 def test_a_run_goes_on_under_other_strategies_and_numbers_of_ranks(tmp_path: Path) -> None:
     recipe = {**TRANSFORMER, "ema": {"decay": 0.9}}
     run, ddp = tmp_path / "run", {"name": "ddp"}

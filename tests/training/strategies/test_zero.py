@@ -59,6 +59,7 @@ def test_the_steps_are_those_of_one_process(tmp_path: Path, whole: tuple[Path, s
         torch.testing.assert_close(other[name], value, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.extended
 def test_a_run_that_resumes_ends_in_the_same_weights(tmp_path: Path, whole: tuple[Path, str]) -> None:
     recipe = {**SPLIT, "strategy": {"name": "zero3"}}
     train(tmp_path, 2, **{**recipe, "loop": {**SPLIT["loop"], "max_steps": 7}})
@@ -151,6 +152,7 @@ def assert_same_state(found: dict[str, Any]) -> None:
     assert all(np.array_equal(value, divided[f"model.safetensors:{name}"]) for name, value in found["exported"].items())
 
 
+@pytest.mark.extended
 def test_the_state_of_one_process_is_divided_trained_and_made_whole_again() -> None:
     for found in on_ranks(2, _continued, cases=(("zero1", False), ("zero2", True), ("zero3", True)))[0]:
         assert_same_state(found)
@@ -187,6 +189,7 @@ def _bytes(stage: str) -> dict[str, int]:
     }
 
 
+@pytest.mark.extended
 def test_the_memory_of_a_rank_is_that_of_the_paper() -> None:
     """Of P parameters in bf16 with Adam: 2P, 2P and 12P bytes, of which a stage divides its part by N (arXiv:1910.02054, figure 1)."""
     parameters, ranks = 64 * 256 + 256 + 256 * 64 + 64, 2

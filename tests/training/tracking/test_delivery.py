@@ -115,6 +115,7 @@ def test_a_run_is_delivered_while_it_trains_and_its_end_once(uri: str, tmp_path:
     assert history(uri, finished.run_id) == run.expected()
 
 
+@pytest.mark.extended
 def test_a_kill_before_any_save_of_the_cursor_neither_loses_nor_duplicates_anything(uri: str, tmp_path: Path) -> None:
     run = started_run(settings(tmp_path, uri), trained=100)
     run.end()
@@ -276,6 +277,7 @@ def test_a_run_resumed_from_another_folder_stays_in_its_embedded_store(
     assert second.uri == f"sqlite:///{(here if is_store_there else elsewhere) / EMBEDDED_FOLDER / 'mlflow.db'}"
 
 
+@pytest.mark.extended
 def test_concurrent_first_runs_create_the_embedded_store_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     script = "import sys; from training.tracking.client import connect; connect(sys.argv[1]).search_experiments()"

@@ -48,6 +48,7 @@ def state_of(run: RecordedRun) -> TrackingState:
     return TrackingState.load(run.directory) or TrackingState(uri="")
 
 
+@pytest.mark.extended
 def test_a_run_is_delivered_while_it_trains_and_completely_at_its_end(uri: str, tmp_path: Path) -> None:
     run = started_run(settings(tmp_path, uri))
     follower = FollowerProcess(run.directory)
@@ -141,6 +142,7 @@ def test_sync_delivers_the_run_of_a_killed_follower(
     assert history(uri, state_of(run).run_id) == run.expected()
 
 
+@pytest.mark.extended
 def test_a_failed_follower_reports_the_error(uri: str, tmp_path: Path) -> None:
     run = started_run(settings(tmp_path, uri))
     run.end()
@@ -152,6 +154,7 @@ def test_a_failed_follower_reports_the_error(uri: str, tmp_path: Path) -> None:
     assert "Traceback" in (run.directory / "logs" / "tracking.jsonl").read_text()
 
 
+@pytest.mark.extended
 def test_a_run_waits_a_limited_time_for_its_follower_which_delivers_earlier_runs(uri: str, tmp_path: Path) -> None:
     earlier = started_run(settings(tmp_path, uri, name="earlier"), trained=20)
     earlier.end("failed", message="no server")

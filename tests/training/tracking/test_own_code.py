@@ -85,6 +85,7 @@ def in_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "ModelRegistration", ModelRegistration)
 
 
+@pytest.mark.extended
 @pytest.mark.usefixtures("in_a_process")
 def test_a_model_of_one_s_own_is_registered_and_loads_without_the_code(tmp_path: Path, uri: str) -> None:
     code = project(tmp_path / "mine")
@@ -152,6 +153,7 @@ def test_each_code_of_a_run_is_logged_once_and_tags_are_of_the_newest(
     assert {key for key in tags if key.startswith("code.")} == {"code.sha256"}, "tags of earlier code do not stay"
 
 
+@pytest.mark.extended
 @pytest.mark.usefixtures("in_a_process")
 def test_code_that_no_longer_builds_its_model_is_named(
     tmp_path: Path, uri: str, capsys: pytest.CaptureFixture[str]

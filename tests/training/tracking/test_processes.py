@@ -101,6 +101,7 @@ def test_one_process_at_a_time_holds_the_lock_until_it_is_killed(tmp_path: Path)
             assert is_acquired
 
 
+@pytest.mark.extended
 def test_an_unavailable_store_and_a_refused_model_are_told_apart(tmp_path: Path) -> None:
     uri = f"http://127.0.0.1:{free_port()}"
     run = started_run(settings(tmp_path, uri))
@@ -129,6 +130,7 @@ SERVE = (
 )
 
 
+@pytest.mark.extended
 def test_the_ui_is_served_until_the_terminal_is_closed(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     command = [sys.executable, "-c", SERVE]

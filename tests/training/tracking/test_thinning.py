@@ -167,6 +167,7 @@ def envelope(points: Iterable[tuple[int, float]]) -> list[tuple[float, float]]:
     return [(min(values), max(values)) for _, values in sorted(columns.items())]
 
 
+@pytest.mark.extended
 def test_deliveries_at_any_time_and_after_restarts_send_the_same_points(uri: str, tmp_path: Path) -> None:
     stored: list[History] = []
     for name, pauses in (("at-once", ()), ("in-pieces", (1, 130, 777, 778, 1990))):

@@ -32,6 +32,8 @@ from tests.infra.lifecycle.image.samples import fake_engine, release
 from tests.infra.packages.test_overlay import PLATFORM
 from tests.infra.packages.wheels import use_only, wheel
 
+pytestmark = pytest.mark.extended
+
 
 @pytest.fixture
 def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:

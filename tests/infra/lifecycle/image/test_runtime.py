@@ -24,6 +24,8 @@ from tests.engines.image_builder import ImageBuilder, image_builder
 from tests.engines.small_disk import small_disk
 from tests.infra.lifecycle.image.samples import checkout, commit, git, release
 
+pytestmark = pytest.mark.extended
+
 DOCKERFILE = """ARG PYTHON_IMAGE
 ARG RUNTIME_IMAGE=runtime
 FROM ${PYTHON_IMAGE} AS environment

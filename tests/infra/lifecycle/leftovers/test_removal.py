@@ -108,6 +108,7 @@ def test_two_removals_at_once_both_end_well(number: int, whole: Reaper) -> None:
     assert not whole.left()
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("kind", "operation", "error", "times", "rounds"),
     [

@@ -138,6 +138,7 @@ HOME = ["us-east-1a", "us-east-1b"]
 WITHOUT_GROUPS: Tree = {"gpu_groups": [], "teams": []}
 
 
+@pytest.mark.extended
 @pytest.mark.usefixtures("quotas")
 @pytest.mark.parametrize(
     ("changes", "role", "expected"),
@@ -290,6 +291,7 @@ def schema(kuberay: Module) -> Manifest:
     return found
 
 
+@pytest.mark.extended
 def test_a_job_has_no_field_that_the_pinned_crd_lacks_and_one_that_the_minor_before_lacks() -> None:
     *_, rayjob = render_job(job("fields", team="research", group="a10g", workers=8), target())
     assert list(dropped({"spec": rayjob["spec"]}, schema(KUBERAY))) == []

@@ -25,6 +25,8 @@ from tests.engines.sandbox_registry import sandbox_registry
 from tests.engines.small_disk import small_disk
 from tests.infra.lifecycle.image.samples import checkout
 
+pytestmark = pytest.mark.extended
+
 CODE = "platform_charts/images/mlflow_server/module.py"
 DOCKERFILE = """ARG PYTHON_IMAGE
 ARG RUNTIME_IMAGE=runtime

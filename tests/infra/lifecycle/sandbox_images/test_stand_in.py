@@ -14,6 +14,8 @@ from infra.lifecycle.sandbox.images.stand_in import known_stand_in, machine_file
 from infra.spec.errors import RefusedError
 from tests.engines.image_builder import ImageBuilder, image_builder
 
+pytestmark = pytest.mark.extended
+
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
