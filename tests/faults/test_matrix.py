@@ -1,4 +1,4 @@
-"""Cells of the matrix as tests, and a run with many faults."""
+"""Cells of the matrix as tests: one of each kind that no other test shows. `make faults` runs all."""
 
 from __future__ import annotations
 
@@ -15,30 +15,25 @@ from tests.faults.soak import plan, soak
 
 pytestmark = pytest.mark.extended
 
-_SHORT: Final = ("rank-1-killed", "checkpoint-bit-flipped", "disk-full")
-_LONG: Final = (
-    "bucket-torn-uploads",
-    "folder-lost-bit-flipped",
-    "mlflow-away",
+_CELLS: Final = (
+    "rank-1-killed",
+    "checkpoint-bit-flipped",
+    "disk-full",
     "node-lost",
     "head-lost",
     "node-partitioned",
-    "drain-with-spare",
-    "resize-2-4-2",
     "clock-set-back",
 )
-"""A cell of each kind that no other test shows; `make faults` runs all."""
 
 
 def _parameter(name: str) -> Any:  # noqa: ANN401 - pytest's class is private
     """A cell as a parameter. Those with Ray run one after the other."""
     (cell,) = [cell for cell in CELLS if cell.name == name]
     is_alone = cell.settings(Path()).scale.launcher == "plain"
-    marks = [] if is_alone else [pytest.mark.xdist_group(RAY)]
-    return pytest.param(cell, marks=[*marks, *([] if name in _SHORT else [pytest.mark.extended])], id=name)
+    return pytest.param(cell, marks=[] if is_alone else [pytest.mark.xdist_group(RAY)], id=name)
 
 
-@pytest.mark.parametrize("cell", map(_parameter, (*_SHORT, *_LONG)))
+@pytest.mark.parametrize("cell", map(_parameter, _CELLS))
 def test_a_run_with_a_fault_ends_like_one_without(cell: Cell) -> None:
     run_cell(cell)
 
