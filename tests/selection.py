@@ -27,7 +27,7 @@ COSTS = ROOT / "tests" / "costs.json"
 """Numbers and seconds of the tests of each file, as last measured: {file: {"core": [number, seconds], "extended": […]}}."""
 
 SERVERS = frozenset(
-    {"control_plane", "operated", "real_nodes", "postgres_url", "s3_api", "mlflow_server", "ray_cluster", "machines"}
+    {"control_plane", "operated", "real_nodes", "postgres_url", "mlflow_server", "ray_cluster", "machines"}
 )
 """Fixtures that start a server."""
 
