@@ -246,7 +246,9 @@ def test_all_pages_of_jobs_are_read(custom_resources: Cluster, jobs: Jobs, monke
     monkeypatch.setattr("platform_charts.images.job_progress.__main__._PAGE", 2)
     with custom_resources.applied(*(rayjob(f"job-{number}") for number in range(5))):
         names = [one["metadata"]["name"] for one in jobs.list_all()]
-    assert sorted(names) == [f"job-{number}" for number in range(5)]
+    # A job of another test may still be going, with its namespace.
+    assert len(names) == len(set(names))
+    assert {f"job-{number}" for number in range(5)} <= set(names)
 
 
 def test_the_account_has_no_other_permissions(control_plane: ControlPlane, rights: None) -> None:
