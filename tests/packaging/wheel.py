@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +21,10 @@ from tests.engines.report_table import ran, skipped
 from tests.makefile import ROOT
 
 UV = ROOT / ".venv" / "bin" / "uv"
+_SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["uv"]
+_LEFT_OUT = {Requirement(one).name for one in _SETTINGS["override-dependencies"]}
+"""Packages that the lock leaves out although others require them."""
+
 _UNREACHABLE = re.compile(r"^.*(?:Failed to fetch|error sending request|dns error|timed out).*$", re.MULTILINE)
 
 
@@ -108,7 +113,8 @@ def needed(wheel: metadata.Distribution, extras: set[str]) -> list[metadata.Dist
 def _required(distribution: metadata.Distribution, extras: set[str]) -> Iterator[Requirement]:
     for requirement in map(Requirement, distribution.requires or []):
         marker = requirement.marker
-        if marker is None or any(marker.evaluate({"extra": extra}) for extra in {"", *extras}):
+        is_met = marker is None or any(marker.evaluate({"extra": extra}) for extra in {"", *extras})
+        if is_met and requirement.name not in _LEFT_OUT:
             yield requirement
 
 

@@ -38,6 +38,7 @@ class Asked:
 
     def job(self) -> Manifest:
         """The RayJob."""
+        job: Manifest
         _, job = yaml.safe_load_all(self.out.read_text(encoding="utf-8"))
         return job
 

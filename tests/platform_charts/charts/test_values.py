@@ -92,7 +92,9 @@ def test_images_are_found_in_pods_templates_custom_resources_and_arguments() -> 
 
 
 def test_gpu_daemons_tolerate_only_the_taints_of_gpu_nodes() -> None:
-    expected = [(taint.key, taint.value, taint.effect) for taint in (GPU_TAINT, SPOT_TAINT, START_UP_TAINT)]
+    expected: list[tuple[str, str | None, str]] = [
+        (taint.key, taint.value, taint.effect) for taint in (GPU_TAINT, SPOT_TAINT, START_UP_TAINT)
+    ]
     expected.append((UNHEALTHY_TAINT.key, None, UNHEALTHY_TAINT.effect))
     for chart in GPU_CHARTS:
         found = [(one["key"], one.get("value"), one["effect"]) for one in values(chart)["tolerations"]]

@@ -94,8 +94,8 @@ def test_cleanup_backup_and_drill_can_parse_their_environment_and_command_line()
         [container] = pod_of(one)["containers"]
         parser().parse_args(container["command"][3:])
         # Backup and drill have an account that the server has not.
-        account = "mlflow" if name == MLFLOW_CLEANUP else "mlflow-backup"
-        assert pod_of(one)["serviceAccountName"] == account
+        expected_account = "mlflow" if name == MLFLOW_CLEANUP else "mlflow-backup"
+        assert pod_of(one)["serviceAccountName"] == expected_account
     account = named(made({}), "ServiceAccount", "mlflow-backup")
     assert account["automountServiceAccountToken"] is False
     assert (names.ARTIFACT_FOLDER, names.BACKUP_FOLDER) == (image_names.ARTIFACT_FOLDER, image_names.BACKUP_FOLDER)

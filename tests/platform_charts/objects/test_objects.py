@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from typing import Any
 
 import yaml
 from jsonschema import Draft202012Validator
@@ -118,7 +119,7 @@ def test_block_volumes_are_encrypted_and_bound_when_their_pod_is_scheduled() -> 
 
 def test_block_volumes_can_use_the_stacks_key() -> None:
     key = "arn:aws:kms:us-east-1:111122223333:key/1"
-    places = {"file_system_id": "fs-0a", "datasets_access_point": "fsap-0a"}
+    places: dict[str, Any] = {"file_system_id": "fs-0a", "datasets_access_point": "fsap-0a"}
     points = FACTS.team_access_points
     objects = storage(settings_of("dev"), RELEASE, **places, team_access_points=points, volume_key_arn=key)
     assert named(objects, "StorageClass", "gp3")["parameters"]["kmsKeyId"] == key
