@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from infra.spec.cluster_names import GPU_NAMESPACE
 from infra.spec.manifest import Manifest, api_object
 from infra.spec.node_labels import GPU_TAINT, GROUP_LABEL, START_UP_TAINT
@@ -18,7 +16,6 @@ from tests.engines.kubernetes_platform import Environment, drifts, in_dev, in_pr
 from tests.training.cluster.team_cluster import wait_until
 
 
-@pytest.mark.core
 def test_every_object_applies_without_a_warning_and_applying_it_again_changes_nothing(environment: Environment) -> None:
     cluster, manifests = environment.cluster, environment.manifests
     assert all(cluster.read(manifest) is not None for manifest in manifests)

@@ -15,7 +15,7 @@ from training.code.kept import current_identity
 from training.errors import ExitStatus
 from tune.history import SearchHistory
 
-pytestmark = pytest.mark.xdist_group(RAY)
+pytestmark = [pytest.mark.extended, pytest.mark.xdist_group(RAY)]
 
 OBJECTIVE = """
 from torch.nn.functional import cross_entropy

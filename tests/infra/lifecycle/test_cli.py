@@ -104,6 +104,7 @@ def test_invalid_outputs_are_refused(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert message in capsys.readouterr().err
 
 
+@pytest.mark.extended
 @pytest.mark.usefixtures("no_pulumi")
 def test_recorded_outputs_need_no_pulumi_and_render_a_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "outputs.json"

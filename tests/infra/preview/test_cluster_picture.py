@@ -72,6 +72,7 @@ def texts(name: str) -> tuple[tuple[str, Bbox], ...]:
     return tuple((one.get_text(), one.get_window_extent()) for one in found if one.get_text())
 
 
+@pytest.mark.extended
 def test_every_object_of_the_cluster_is_shown_or_counted_once() -> None:
     for name in ALL:
         contents = architecture(name).contents

@@ -22,6 +22,7 @@ def recorded() -> Mapping[str, Snapshot]:
     return record_at(commit)
 
 
+@pytest.mark.extended
 def test_the_files_are_what_the_releases_own_code_records(recorded: Mapping[str, Snapshot]) -> None:
     for environment in ENVIRONMENTS:
         assert read_released(environment) == stores_of(recorded[environment]), environment

@@ -60,6 +60,7 @@ def _test(alert: Alert, name: str, case: Case, series: Series, *, at: int, fires
     }
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("name", CASES)
 def test_the_alert_fires_and_stays_silent_as_it_should(name: str, tmp_path: Path) -> None:
     case, (group, alert) = CASES[name], RULES[name]

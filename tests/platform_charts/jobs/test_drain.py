@@ -120,6 +120,7 @@ def test_a_worker_ends_once_its_ranks_have_left_or_died_while_the_run_goes_on(tm
         assert RunDirectory(tmp_path).is_running()
 
 
+@pytest.mark.extended
 def test_a_worker_stays_until_the_deadline_that_ray_was_told_although_telling_takes_long(tmp_path: Path) -> None:
     lock, ray, deadline = tmp_path / "lock", tmp_path / "ray", tmp_path / "deadline"
     ray.write_text(f"#!/bin/bash\nsleep 3\necho $((${{@: -1}} + $(date +%s))) > {deadline}\n")

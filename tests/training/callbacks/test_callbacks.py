@@ -174,6 +174,7 @@ def _run_rank(place: RankPlace, folder: Path, steps: int) -> float:
     return float(average.average.double().sum())
 
 
+@pytest.mark.extended
 def test_every_rank_restores_the_state_that_rank_0_saved(tmp_path: Path) -> None:
     whole = on_ranks(2, _run_rank, tmp_path / "whole", 12)
     on_ranks(2, _run_rank, tmp_path / "parted", 7)

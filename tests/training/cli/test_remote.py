@@ -41,6 +41,7 @@ def train(root: Path, step: int, remote: str | None) -> RunDirectory:
     return run
 
 
+@pytest.mark.extended
 def test_a_run_whose_machine_is_lost_is_resumed_on_an_empty_one_by_its_name_and_bucket(
     tmp_path: Path, remote: str
 ) -> None:
@@ -61,6 +62,7 @@ def test_a_run_whose_machine_is_lost_is_resumed_on_an_empty_one_by_its_name_and_
     assert (verified.status, f"{remote}/run/step-{STEPS:08d}: good" in verified.out) == (0, True)
 
 
+@pytest.mark.extended
 def test_a_bucket_that_refuses_everything_after_the_start_fails_no_run(
     tmp_path: Path, remote: str, proxy: FaultyS3, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,8 @@ from tests.training.data.test_cache import contents
 from tests.training.runs import losses_of, run_alone, small_settings
 from training.config.schema import TrainingSettings
 
+pytestmark = pytest.mark.extended
+
 
 def _write_parquet(folder: Path) -> None:
     for number in range(3):

@@ -15,6 +15,8 @@ import pytest
 
 from tests.engines.report_table import ran, skipped
 
+pytestmark = pytest.mark.extended
+
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "training/image/remove_unused.py"
 LIST = ROOT / "training/image/unused.txt"
@@ -122,7 +124,6 @@ def run(environment: Path, *arguments: str, **variables: str) -> str:
     return done.stdout
 
 
-@pytest.mark.extended
 def test_the_removed_environment_has_what_a_job_imports_and_trains(environment: Path) -> None:
     names = "torch.distributed, ray.train, ray.tune, ray.data, mlflow.pytorch, optuna, sklearn.datasets, matplotlib"
     assert run(environment, "-c", f"import torch, {names}; print(torch.__file__)").startswith(str(environment))

@@ -25,6 +25,8 @@ from tests.training.cluster import local_kubectl
 from tests.training.cluster.team_cluster import wait_until
 from training.cluster.sessions import job_submission
 
+pytestmark = pytest.mark.extended
+
 _SECONDS = 120
 _STARTS = 3
 _IDLE_SECONDS = 6
@@ -137,7 +139,6 @@ def _ends(jobs: JobSubmissionClient, session: str) -> str:
     return log
 
 
-@pytest.mark.extended
 def test_a_session_that_nobody_uses_ends_by_itself_with_its_cost(head: Head) -> None:
     log = _ends(head.jobs, _session(head.jobs))
     ended = re.search(r"nobody used it for 6\.0 s; (\d+\.\d\d) GPU-hours, about \$(\d+\.\d\d)", log)
@@ -148,7 +149,6 @@ def test_a_session_that_nobody_uses_ends_by_itself_with_its_cost(head: Head) -> 
     assert "in use" not in log
 
 
-@pytest.mark.extended
 def test_an_actor_without_resources_keeps_a_session_until_it_ends(head: Head, tmp_path: Path) -> None:
     """Its driver is none that the job server started, as one of a shell or a notebook."""
     done, script = tmp_path / "done", tmp_path / "work.py"

@@ -75,6 +75,7 @@ def test_the_end_of_a_run_waits_for_a_worker_that_was_dismissed(tmp_path: Path) 
     assert not group.is_alive
 
 
+@pytest.mark.extended
 def test_a_group_without_an_answer_calls_ray_no_more_once_the_gate_is_closed(
     nodes: list[Raylet], tmp_path: Path
 ) -> None:

@@ -99,6 +99,7 @@ def shorten_rays_limit(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(services, "get_node", get_node)
 
 
+@pytest.mark.extended
 def test_a_slow_start_is_awaited_and_leaves_other_threads_running(
     scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,6 +68,7 @@ def await_(holds: Callable[[], object], what: str) -> None:
         time.sleep(0.2)
 
 
+@pytest.mark.extended
 def test_a_running_run_is_recorded_with_the_labels_of_the_stack_and_its_rules(program: Path, tmp_path: Path) -> None:
     port = free_port()
     command = [sys.executable, "-m", "training", "monitor-up", "--root", str(tmp_path / "runs"), "--port", str(port)]

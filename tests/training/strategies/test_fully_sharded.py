@@ -81,6 +81,7 @@ def test_weights_that_are_gathered_in_bf16_train_like_autocast_and_are_kept_in_f
     assert {value.dtype for value in exported(tmp_path / "sharded").values()} == {torch.float32}
 
 
+@pytest.mark.extended
 def test_a_run_that_resumes_ends_in_the_same_weights(tmp_path: Path) -> None:
     recipe = {**CNN, "loop": {"max_steps": 24}, "ema": {"decay": 0.9}, "strategy": FSDP2}
     whole = train(tmp_path / "whole", 2, **recipe)

@@ -200,6 +200,7 @@ def test_last_steps_and_spikes_are_delivered_and_a_resumed_run_repeats_nothing(
     assert envelope(loss)[:3] == envelope(run.expected()["train/loss"])[:3]
 
 
+@pytest.mark.extended
 def test_a_run_of_an_earlier_version_continues(uri: str, tmp_path: Path) -> None:
     run = long_run(uri, tmp_path, dense_points=None)
     run.write(*noisy_steps(1, 1000))

@@ -141,6 +141,7 @@ class _WithoutTask(EvaluatorProcess):
         super()._send(b'{"task": {}}\n' if b'"task"' in line else line)
 
 
+@pytest.mark.extended
 def test_what_the_end_of_a_run_does_not_wait_for_is_validated_when_it_is_resumed(tmp_path: Path) -> None:
     """Two epochs end before the evaluator has its imports."""
     two: dict[str, Any] = {"loop": {"epochs": 2, "validation_wait": 0.01}, "schedule": {"name": "constant"}}

@@ -21,6 +21,8 @@ from tests.training.cluster.team_cluster import dev_outputs
 from tests.training.cluster.team_cluster import target as dev_stack
 from tests.training.vms.clusters import aws_file
 
+pytestmark = pytest.mark.extended
+
 _PROFILES = ("ray-head", "ray-worker")
 _TRUST = {
     "Version": "2012-10-17",

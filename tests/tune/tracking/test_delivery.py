@@ -20,7 +20,7 @@ from tests.tune.search_driver import NAME, assert_counted_once, run_search, sear
 from training.tracking.state import TrackingState
 from tune.history import SearchHistory
 
-pytestmark = pytest.mark.xdist_group(RAY)
+pytestmark = [pytest.mark.extended, pytest.mark.xdist_group(RAY)]
 
 
 @pytest.fixture

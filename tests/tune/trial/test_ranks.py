@@ -20,7 +20,7 @@ from training.launch.task import RankTask, WorkersFailedError
 from tune.trial.launcher import GroupLauncher
 from tune.trial.ranks import RankGroup
 
-pytestmark = pytest.mark.xdist_group(RAY)
+pytestmark = [pytest.mark.extended, pytest.mark.xdist_group(RAY)]
 
 WORKERS = 2
 EPOCHS = 2

@@ -37,7 +37,6 @@ def restored(environment: Environment) -> Iterator[Environment]:
 
 
 @in_dev
-@pytest.mark.core
 def test_each_planted_change_is_found_with_its_field(restored: Environment) -> None:
     cluster = restored.cluster
     queue = _named(restored, "ClusterQueue", "research")

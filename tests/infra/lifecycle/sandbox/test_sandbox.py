@@ -28,7 +28,7 @@ from tests.infra.aws.graphs import settings_of
 from tests.infra.lifecycle.sandbox.folders import sandbox_folder
 from tests.training.cluster.team_cluster import wait_until
 
-pytestmark = pytest.mark.xdist_group(KUBERNETES)
+pytestmark = [pytest.mark.extended, pytest.mark.xdist_group(KUBERNETES)]
 
 
 @pytest.fixture
