@@ -165,9 +165,8 @@ BESIDE: dict[str, dict[str, Any]] = {
 """Ways to train with two workers; of an average of the weights that is evaluated, too."""
 
 
-@pytest.mark.parametrize(
-    "way", [way if way == "ddp" else pytest.param(way, marks=pytest.mark.extended) for way in BESIDE]
-)
+@pytest.mark.extended
+@pytest.mark.parametrize("way", BESIDE)
 def test_two_workers_get_the_same_metrics_and_weights_either_way(tmp_path: Path, way: str) -> None:
     if way == "zero3" and importlib.util.find_spec("deepspeed") is None:
         service_skipped("DeepSpeed", "not installed", "make env WITH=deepspeed")

@@ -28,8 +28,6 @@ from tests.infra.lifecycle.preflight.test_checks import case
 from tests.infra.spec.samples import changed
 from tests.infra.spec.test_existing import example
 
-pytestmark = pytest.mark.core
-
 RELEASE = load_release()
 THEIRS = "theirs"
 TEAM = "new-team"
