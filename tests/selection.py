@@ -29,7 +29,7 @@ COSTS = ROOT / "tests" / "costs.json"
 SERVERS = frozenset(
     {"control_plane", "operated", "real_nodes", "postgres_url", "mlflow_server", "ray_cluster", "machines"}
 )
-"""Fixtures that start a server."""
+"""Fixtures that start a server, except the S3 API: that one needs no program and starts in a second."""
 
 PLAN = pytest.StashKey["Plan"]()
 _NAMED = pytest.StashKey[frozenset[Path]]()

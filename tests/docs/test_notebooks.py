@@ -117,13 +117,7 @@ def test_git_has_neither_outputs_nor_counts_and_every_notebook_is_executed_here(
 
 
 # Each trains or searches: a notebook that no test executes breaks unseen.
-@pytest.mark.parametrize(
-    "name",
-    [
-        "results_of_a_run",
-        *(pytest.param(one, marks=pytest.mark.extended) for one in SHOWN if one != "results_of_a_run"),
-    ],
-)
+@pytest.mark.parametrize("name", SHOWN)
 def test_a_notebook_runs_from_top_to_bottom(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if name == "deepspeed":
         if importlib.util.find_spec("deepspeed") is None:
@@ -141,7 +135,6 @@ def test_a_run_that_does_not_exist_is_named_in_the_notebook(tmp_path: Path, monk
         execute("results_of_a_run", tmp_path, monkeypatch, RUN="digit")
 
 
-@pytest.mark.extended
 def test_fsdp2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notebook = execute("fsdp2", tmp_path, monkeypatch)
     assert_quiet(notebook)

@@ -30,7 +30,7 @@ from infra.spec.manifest import Manifest
 from infra.spec.settings import load_environment
 from tests.engines.kubernetes import engine_environment, engine_programs
 from tests.engines.report_table import ran, skipped
-from tests.training.cluster.team_cluster import wait_until
+from tests.waiting import wait_until
 
 NAME = "real Kubernetes nodes"
 IMAGE = "sandbox.local/shell:1"

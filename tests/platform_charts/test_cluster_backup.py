@@ -23,7 +23,7 @@ from infra.spec.manifest import Manifest, api_object
 from tests.engines.kubernetes import Cluster
 from tests.engines.kubernetes_platform import Environment, in_dev
 from tests.engines.report_table import skipped
-from tests.training.cluster.team_cluster import wait_until
+from tests.waiting import wait_until
 from training.cluster.backup import Output, follow_job, start_job
 from training.cluster.platform_job import PodsOfJob
 from training.errors import ExitStatus

@@ -17,7 +17,7 @@ from platform_charts.jobs.request import JobRequest
 from tests.engines.kubernetes_jobs import created, job
 from tests.engines.kubernetes_operators import Operated, operating
 from tests.infra.spec.samples import changed, dev_sections
-from tests.training.cluster.team_cluster import wait_until
+from tests.waiting import wait_until
 from training.cluster.job_manifest import admitted_group, options_of
 from training.cluster.state import JobState
 

@@ -21,7 +21,7 @@ from platform_charts.images.node_gate.objects import Group
 from tests.engines.kubernetes_jobs import job
 from tests.engines.kubernetes_operators import Operated, operating
 from tests.platform_charts.test_cluster_capacity import environment
-from tests.training.cluster.team_cluster import wait_until
+from tests.waiting import wait_until
 from training.cluster.job_manifest import admitted_group
 
 GATE = f"system:serviceaccount:{GPU_NAMESPACE}:node-gate"

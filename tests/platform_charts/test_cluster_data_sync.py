@@ -20,7 +20,7 @@ from platform_charts.jobs.request import Target
 from tests.engines.kubernetes import Cluster
 from tests.engines.kubernetes_platform import Environment, in_dev
 from tests.platform_charts.test_cluster_backup import end_pod as end_pod_of
-from tests.training.cluster.team_cluster import wait_until
+from tests.waiting import wait_until
 from training.cluster.data_sync import follow, submit
 from training.cluster.platform_job import PodsOfJob
 from training.errors import ExitStatus

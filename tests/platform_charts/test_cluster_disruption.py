@@ -14,7 +14,7 @@ from tests.engines.kubernetes_operators import Operated
 from tests.engines.node_drain import PodEvictionFailureError, draining, evict
 from tests.infra.lifecycle.rollout.test_update import ROLLS
 from tests.platform_charts.undisturbed import KINDS, disturbances
-from tests.training.cluster.team_cluster import wait_until
+from tests.waiting import wait_until
 from training.cluster.state import Stage
 
 _SECONDS = 60

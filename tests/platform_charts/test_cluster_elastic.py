@@ -16,8 +16,8 @@ from platform_charts.jobs.rayjob import render_job
 from platform_charts.jobs.request import JobRequest
 from tests.engines.kubernetes_jobs import is_ready, job
 from tests.engines.kubernetes_operators import Operated
-from tests.training.cluster.team_cluster import wait_until
 from tests.training.cluster.test_cluster_queue import admitted, gpus, is_admitted
+from tests.waiting import wait_until
 from training.cluster import control
 from training.cluster.job_size import limit
 from training.cluster.lent_quota import gated_if_lent

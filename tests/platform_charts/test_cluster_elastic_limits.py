@@ -18,8 +18,8 @@ from tests.engines.kubernetes import Cluster
 from tests.engines.kubernetes_jobs import rayjob
 from tests.engines.kubernetes_operators import Operated
 from tests.platform_charts.test_cluster_elastic import SIZER, TEAM, elastic, running, workers
-from tests.training.cluster.team_cluster import wait_until
 from tests.training.cluster.test_cluster_queue import admitted, gpus
+from tests.waiting import wait_until
 
 _GPU = "nvidia.com/gpu"
 _SECONDS = 60

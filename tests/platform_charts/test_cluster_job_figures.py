@@ -13,8 +13,8 @@ from platform_charts.images.job_progress.__main__ import Jobs, poll
 from platform_charts.images.job_progress.figures import Run
 from tests.engines.kubernetes_operators import Operated
 from tests.platform_charts.test_cluster_job_columns import table
-from tests.training.cluster.team_cluster import wait_until
 from tests.training.cluster.test_cluster_queue import admitted, gpus
+from tests.waiting import wait_until
 
 USER = f"system:serviceaccount:{MONITORING_NAMESPACE}:job-progress"
 TEAM = "research"

@@ -27,7 +27,7 @@ from platform_charts.objects.job_progress import progress_objects
 from tests.engines.kubernetes import Cluster
 from tests.engines.prometheus import scraping
 from tests.platform_charts.test_cluster_job_columns import kubeconfig_of, table
-from tests.training.cluster.team_cluster import wait_until
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.monitoring
 

@@ -22,8 +22,8 @@ from observability.postmortem.record import JobRecord
 from tests.engines.kubernetes_operators import Operated
 from tests.platform_charts.test_cluster_job_columns import kubeconfig_of
 from tests.training.cluster.commands import options_on
-from tests.training.cluster.team_cluster import wait_until
 from tests.training.cluster.test_cluster_queue import admitted, gpus
+from tests.waiting import wait_until
 from training.cli import main
 from training.cluster.objects import CONFIG_MAP
 from training.cluster.postmortem import find_records

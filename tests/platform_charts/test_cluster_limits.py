@@ -22,7 +22,7 @@ from infra.spec.manifest import Manifest, api_object
 from tests.engines.kubernetes import Cluster
 from tests.engines.kubernetes_jobs import job, rayjob
 from tests.engines.kubernetes_operators import Operated, operating, operator_program
-from tests.training.cluster.team_cluster import wait_until
+from tests.waiting import wait_until
 from training.cluster.objects import RAY_JOB
 
 pytestmark = pytest.mark.extended

@@ -13,7 +13,7 @@ from platform_charts.objects.phases import platform_objects
 from tests.engines.kubernetes import Cluster
 from tests.engines.kubernetes_jobs import CONFIGS, created, fits, shipped
 from tests.engines.kubernetes_platform import Environment, drifts, in_dev, in_prod
-from tests.training.cluster.team_cluster import wait_until
+from tests.waiting import wait_until
 
 
 def test_every_object_applies_without_a_warning_and_applying_it_again_changes_nothing(environment: Environment) -> None:

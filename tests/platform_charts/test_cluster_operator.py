@@ -13,7 +13,7 @@ from platform_charts.jobs.scheduling import JOB_LABEL
 from tests.engines.kubernetes_jobs import job
 from tests.engines.kubernetes_operators import Operated
 from tests.kuberay.expand import expand
-from tests.training.cluster.team_cluster import wait_until
+from tests.waiting import wait_until
 
 _SECONDS = 60
 

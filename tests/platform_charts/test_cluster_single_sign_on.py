@@ -30,8 +30,8 @@ from tests.engines.ports import free_port
 from tests.platform_charts.images.sso_proxy.load_balancer import LoadBalancer, served_keys
 from tests.platform_charts.objects.sso_samples import open_to_teams, with_single_sign_on
 from tests.platform_charts.test_cluster_security import connect
-from tests.training.cluster.team_cluster import wait_until
 from tests.training.cluster.uis.upstream import ask, upstream
+from tests.waiting import wait_until
 
 _SECONDS = 120.0
 _RBAC = "rbac.authorization.k8s.io"

@@ -16,7 +16,7 @@ from tests.engines.kubernetes_jobs import node_type
 from tests.engines.kubernetes_stack import CHART
 from tests.platform_charts.undisturbed import KINDS, disturbances
 from tests.platform_charts.upgraded_cluster import LEFT_TEAM, OLD_VERSION, Upgraded, upgraded_cluster
-from tests.training.cluster.team_cluster import wait_until
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.extended, pytest.mark.timeout(600), pytest.mark.xdist_group(OPERATORS)]
 

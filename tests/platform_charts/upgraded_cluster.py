@@ -45,7 +45,7 @@ from tests.engines.ray_dashboard import dashboards
 from tests.engines.report_table import ran
 from tests.infra.aws.graphs import graph, settings_of
 from tests.platform_charts.undisturbed import KINDS
-from tests.training.cluster.team_cluster import wait_until
+from tests.waiting import wait_until
 from training.cluster.state import Stage
 from training.cluster.submission import submit
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -59,14 +58,6 @@ def done_step(number: int, **fields: Any) -> Step:  # noqa: ANN401 - of the even
     small: dict[str, Any] = {"step": number, "epoch": 1, "loss": 1.0, "metrics": {"accuracy": 0.5}}
     small |= {"gradient_norm": 1.0, "learning_rate": 0.1, "samples": 64, "seconds": 0.01}
     return Step(**(small | fields))
-
-
-def wait_until(holds: Callable[[], bool], *, seconds: float = 60) -> None:
-    """Poll until something is so."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def run_alone(settings: TrainingSettings, folder: Path, *, attempt: int = 0) -> Outcome:

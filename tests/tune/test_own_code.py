@@ -73,7 +73,6 @@ def make(spec, width: int = 8) -> nn.Module:
 """
 
 
-@pytest.mark.extended
 def test_a_trial_goes_on_by_itself_with_the_code_that_it_was_trained_with(tmp_path: Path) -> None:
     """One that was interrupted counts in its search afterwards; one that its code failed is resumed with corrected code."""
     settings = search_of(

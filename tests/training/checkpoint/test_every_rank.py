@@ -23,7 +23,8 @@ from tests.limits import files_up_to
 from tests.training.checkpoint.parts import IDENTITY, SmallRun, assert_same, checkpointer, progress
 from tests.training.checkpoint.sharded import ShardedRun, keep_reference, writer_of
 from tests.training.launch.ranks import on_ranks
-from tests.training.runs import in_group, wait_until
+from tests.training.runs import in_group
+from tests.waiting import wait_until
 from training.checkpoint import weights
 from training.checkpoint.manifest import SHARDED_FORMAT
 from training.checkpoint.memory import RankMemory

@@ -6,7 +6,8 @@ import io
 import threading
 
 from infra.kube.api import KubernetesApi
-from tests.training.cluster.team_cluster import target, wait_until
+from tests.training.cluster.team_cluster import target
+from tests.waiting import wait_until
 from training.cluster.follow import follow
 from training.cluster.node_room import room_by_group
 from training.cluster.state import JobState

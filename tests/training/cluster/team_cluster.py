@@ -7,9 +7,8 @@ admission, its scheduler and its garbage collector are real.
 from __future__ import annotations
 
 import json
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -179,10 +178,3 @@ def team_cluster_on(api: Cluster, kubeconfig: Path, folder: Path) -> Iterator[Te
         yield TeamCluster(api=api, namespace=namespace, outputs=file, kubeconfig=kubeconfig)
         for job in api.items("ray.io/v1", "RayJob", namespace=namespace):
             api.delete(job)
-
-
-def wait_until(holds: Callable[[], bool], *, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"not so after {seconds:.0f} s"
-        time.sleep(0.05)

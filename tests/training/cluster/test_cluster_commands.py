@@ -20,7 +20,8 @@ from infra.spec.manifest import Manifest, api_object
 from platform_charts.jobs.rayjob import IMAGE_ANNOTATION
 from tests.training.cli.command import ask, assert_refused
 from tests.training.cluster.commands import command, read_until
-from tests.training.cluster.team_cluster import TeamCluster, dev_outputs, objects, outputs_file, wait_until
+from tests.training.cluster.team_cluster import TeamCluster, dev_outputs, objects, outputs_file
+from tests.waiting import wait_until
 from training.cluster import control
 from training.cluster.job_manifest import image_of
 from training.cluster.submission import submit

@@ -24,7 +24,7 @@ from tests.engines.report_table import ran
 from tests.training.cli.command import ROOT, assert_refused
 from tests.training.cluster import local_kubectl
 from tests.training.cluster.commands import command, options_on, read_until
-from tests.training.cluster.team_cluster import wait_until
+from tests.waiting import wait_until
 from training.cluster.objects import RAY_JOB
 from training.errors import ExitStatus
 

@@ -22,7 +22,8 @@ from platform_charts.jobs.rayjob import render_job
 from platform_charts.jobs.schedule import ScheduleRequest, occurrence_objects, render_schedule, template_name
 from tests.kuberay.expand import expand
 from tests.training.cluster.code_of_jobs import deliver, mount_parts, project, train
-from tests.training.cluster.team_cluster import TEAM, TeamCluster, outputs_file, target, wait_until
+from tests.training.cluster.team_cluster import TEAM, TeamCluster, outputs_file, target
+from tests.waiting import wait_until
 from training.cli import main
 from training.cluster.job_manifest import JobOptions, request_of
 from training.cluster.own_code import packed

@@ -19,7 +19,7 @@ from tests.engines.kubernetes_jobs import job, node_type
 from tests.engines.kubernetes_operators import Operated
 from tests.engines.ray_dashboard import dashboards
 from tests.training.cluster.follower import Follower
-from tests.training.cluster.team_cluster import wait_until
+from tests.waiting import wait_until
 from training.cluster import control
 from training.cluster import follow as following
 from training.cluster.state import JobState

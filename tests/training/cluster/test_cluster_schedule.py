@@ -25,7 +25,8 @@ from tests.engines.kubernetes_operators import Operated
 from tests.training.cli.command import Answer, ask_here, assert_refused
 from tests.training.cluster.code_of_jobs import NETS, deliver, mount_parts, project
 from tests.training.cluster.commands import options_on
-from tests.training.cluster.team_cluster import outputs_file, wait_until
+from tests.training.cluster.team_cluster import outputs_file
+from tests.waiting import wait_until
 from training.cluster import control
 
 _SECONDS = 60

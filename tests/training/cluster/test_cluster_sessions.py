@@ -16,7 +16,7 @@ from tests.kuberay.expand import expand
 from tests.training.cli.command import ask_here, assert_refused
 from tests.training.cluster.code_of_jobs import deliver, mount_parts
 from tests.training.cluster.commands import command, options_on, read_until
-from tests.training.cluster.team_cluster import wait_until
+from tests.waiting import wait_until
 from training.cluster.objects import RAY_JOB
 from training.errors import ExitStatus
 

@@ -12,8 +12,9 @@ import pytest
 from observability.runlog import RunEnded, read_all, select
 from platform_charts.jobs.drain import drain_head
 from tests.training.cli.command import ROOT
-from tests.training.cluster.team_cluster import objects, wait_until
+from tests.training.cluster.team_cluster import objects
 from tests.training.runs import small_settings
+from tests.waiting import wait_until
 from training.checkpoint.store import committed_steps
 from training.config.load import render
 from training.errors import ExitStatus

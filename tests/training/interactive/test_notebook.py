@@ -17,7 +17,7 @@ import pytest
 
 from infra.spec.errors import PlatformError
 from tests.engines.jupyter import executing, jupyterlab, post
-from tests.training.cluster.team_cluster import wait_until
+from tests.waiting import wait_until
 from training.interactive.idle import Activity
 from training.interactive.notebook import Server, activity, ensure, running
 

@@ -22,7 +22,7 @@ from infra.lifecycle.sandbox.processes import free_ports
 from tests.engines.ray_cluster import short_folder
 from tests.engines.report_table import ran
 from tests.training.cluster import local_kubectl
-from tests.training.cluster.team_cluster import wait_until
+from tests.waiting import wait_until
 from training.cluster.sessions import job_submission
 
 pytestmark = pytest.mark.extended

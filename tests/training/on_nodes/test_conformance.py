@@ -6,8 +6,8 @@ from pathlib import Path
 
 from infra.spec.manifest import Manifest
 from tests.training.cluster.conformance.suites import cases_of
-from tests.training.cluster.team_cluster import wait_until
 from tests.training.on_nodes.cluster import NodeCluster
+from tests.waiting import wait_until
 from training.cluster.objects import RAY_JOB
 
 _OUTSIDE = {

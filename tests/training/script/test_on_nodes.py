@@ -18,7 +18,7 @@ from tests.engines.ray_cluster import short_folder
 from tests.engines.ray_raylets import Raylet, raylets
 from tests.engines.report_table import ran
 from tests.training.cli.command import ROOT
-from tests.training.cluster.team_cluster import wait_until
+from tests.waiting import wait_until
 from training.code.kept import UNPACKED
 from training.errors import ExitStatus
 from training.logs import POD_LOG_VARIABLE

@@ -19,8 +19,8 @@ from observability.runlog import Notice, read_all, select
 from tests.engines.mlflow_server import MlflowServer
 from tests.engines.ports import free_port
 from tests.engines.s3 import S3Api
-from tests.training.runs import wait_until
 from tests.training.tracking.recorded import SPEC, RecordedRun, history, settings, started_run
+from tests.waiting import wait_until
 from training.errors import ExitStatus
 from training.tracking import follow
 from training.tracking.delivery import Delivery, last_start

@@ -17,7 +17,8 @@ from observability.runlog import Evaluated, Notice, read_all, select
 from tests.engines.report_table import skipped as service_skipped
 from tests.training.config.refused import assert_refused
 from tests.training.launch.ranks import run_world
-from tests.training.runs import run_alone, small_settings, wait_until
+from tests.training.runs import run_alone, small_settings
+from tests.waiting import wait_until
 from training.checkpoint.late_metrics import LateMetrics, read
 from training.checkpoint.store import local_store
 from training.config.schema import TrainingSettings

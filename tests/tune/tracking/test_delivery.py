@@ -50,7 +50,6 @@ def assert_delivered_once(search: Path, uri: str, *, trials: int) -> None:
             assert [point.step for point in points] == list(range(1, trials + 1))
 
 
-@pytest.mark.extended
 def test_a_search_goes_on_without_its_server_and_the_same_command_sends_the_rest_once(
     server: MlflowServer, tmp_path: Path
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from infra.lifecycle.sandbox.processes import Process
 from infra.spec.errors import PlatformError
-from tests.training.cluster.team_cluster import wait_until
+from tests.waiting import wait_until
 
 _PARENT = """
 import sys, time

@@ -26,7 +26,7 @@ from tests.distribution import KUBERNETES
 from tests.engines.kubernetes import engine_programs
 from tests.infra.aws.graphs import settings_of
 from tests.infra.lifecycle.sandbox.folders import sandbox_folder
-from tests.training.cluster.team_cluster import wait_until
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.extended, pytest.mark.xdist_group(KUBERNETES)]
 

@@ -19,7 +19,7 @@ from infra.spec.node_labels import LABEL_PREFIX
 from tests.distribution import REAL_NODES
 from tests.engines.report_table import ran, skipped
 from tests.infra.lifecycle.sandbox_services.running import Sandbox, running_sandbox, shared_memory
-from tests.training.cluster.team_cluster import wait_until
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.xdist_group(REAL_NODES)
 

@@ -19,7 +19,7 @@ from infra.lifecycle.teardown.workloads import delete_workloads, find_workloads
 from infra.spec.errors import RefusedError
 from infra.spec.manifest import Manifest, api_object
 from tests.engines.kubernetes import Cluster
-from tests.training.cluster.team_cluster import wait_until
+from tests.waiting import wait_until
 
 LOAD_BALANCER = "service.kubernetes.io/load-balancer-cleanup"
 RAY = "ray.io/gcs-ft-redis-cleanup-finalizer"

@@ -26,7 +26,7 @@ from tests.engines.kubernetes_operators import Operated
 from tests.engines.prometheus import Prometheus
 from tests.training.cluster.commands import options_on
 from tests.training.cluster.conformance.suites import Ran, prometheus_with_rules, receiver, run_suite, suite_jobs
-from tests.training.cluster.team_cluster import wait_until
+from tests.waiting import wait_until
 from training.cluster.conformance import suite
 from training.cluster.conformance.catalogue import CHECKS
 from training.cluster.conformance.judges.nodes import NodeFacts

@@ -24,8 +24,9 @@ from tests.engines.s3 import S3Api
 from tests.training.cluster.commands import command, read_until
 from tests.training.cluster.conformance.suites import cases_of, run_suite
 from tests.training.cluster.proxy import proxied
-from tests.training.cluster.team_cluster import TeamCluster, wait_until
+from tests.training.cluster.team_cluster import TeamCluster
 from tests.training.conformance.local_job import program
+from tests.waiting import wait_until
 from training.cluster.conformance import following, job_checks
 from training.cluster.objects import CONFIG_MAP, RAY_JOB
 from training.cluster.steps import submit_job

@@ -14,7 +14,8 @@ from platform_charts.objects.alert_rules import RULES
 from tests.engines.ports import free_port
 from tests.engines.prometheus import recorded
 from tests.training.cluster.conformance.suites import prometheus_with_rules, receiver
-from tests.training.cluster.team_cluster import target, wait_until
+from tests.training.cluster.team_cluster import target
+from tests.waiting import wait_until
 from training.cluster.conformance.expected_rules import expected_rules
 from training.cluster.conformance.judges import monitoring
 from training.cluster.conformance.judges.monitoring import AlertFacts

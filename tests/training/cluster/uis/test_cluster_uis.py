@@ -31,8 +31,8 @@ from tests.platform_charts.objects.sso_samples import open_to_teams
 from tests.training.cli.command import assert_refused
 from tests.training.cluster import local_kubectl
 from tests.training.cluster.commands import command, options_with, read_until
-from tests.training.cluster.team_cluster import wait_until
 from tests.training.cluster.uis.upstream import ask, log_in, upstream
+from tests.waiting import wait_until
 from training.cluster.context import read_target
 from training.cluster.objects import POD
 from training.cluster.uis.ray import ray_ui

@@ -28,7 +28,7 @@ from tests.distribution import REAL_NODES
 from tests.engines.real_nodes import NAME, Pods, needs_real_nodes, shell_image
 from tests.engines.report_table import ran
 from tests.infra.lifecycle.sandbox.folders import sandbox_folder
-from tests.training.cluster.team_cluster import wait_until
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.xdist_group(REAL_NODES)
 

@@ -14,7 +14,7 @@ from infra.lifecycle.sandbox.node.policies.enforcer import Settings
 from infra.spec.manifest import Manifest, api_object
 from tests.engines.real_nodes import Pods
 from tests.platform_charts.objects.samples import all_of, of_kind
-from tests.training.cluster.team_cluster import wait_until
+from tests.waiting import wait_until
 
 NAMESPACES = ("research", "platform", "mlflow", "default", "kuberay-system")
 PORTS = (6379, 8265, 10001, 5000, 8080)
