@@ -33,7 +33,10 @@ REAL_NODES = "real-nodes"
 """Nodes that run pods, one sandbox after the other."""
 
 RAY = "ray"
-"""Ray clusters: one at a time, because each start keeps every CPU busy."""
+"""Ray clusters of one node: one at a time, because each start keeps every CPU busy."""
+
+RAY_NODES = "ray-nodes"
+"""Ray clusters of several nodes."""
 
 GROUPS = {
     "control_plane": KUBERNETES,
@@ -42,7 +45,7 @@ GROUPS = {
     "postgres_url": "mlflow",
     "s3_api": "mlflow",
     "ray_cluster": RAY,
-    "machines": RAY,
+    "machines": RAY_NODES,
 }
 """Group of the tests of a fixture that starts a service once for many files, or that must run alone."""
 

@@ -1,12 +1,12 @@
 """Chooses the tests of a run.
 
-    make test                         the core: whatever shows a behaviour in little time and needs no server
+    make test                         the core: whatever shows a behaviour in little time
     make test ALL=1                   everything that this machine can run
     make test ALL=3/8                 the core and the third of eight parts of the rest
     make test ALL=1 ARGS=tests/tune   everything of a folder
 
-A test is of the core unless it is marked `extended`, or uses a server (`SERVERS`) and is not marked `core`. One that is named by its file
-runs in any case. `--since REVISION` adds everything in the folders that mirror what changed since then.
+A test is of the core unless it is marked `extended`, or uses a slow server (`SERVERS`) and is not marked `core`. One that is named by its
+file runs in any case. `--since REVISION` adds everything in the folders that mirror what changed since then.
 """
 
 from __future__ import annotations
@@ -26,10 +26,8 @@ ROOT = Path(__file__).resolve().parents[1]
 COSTS = ROOT / "tests" / "costs.json"
 """Numbers and seconds of the tests of each file, as last measured: {file: {"core": [number, seconds], "extended": […]}}."""
 
-SERVERS = frozenset(
-    {"control_plane", "operated", "real_nodes", "postgres_url", "mlflow_server", "ray_cluster", "machines"}
-)
-"""Fixtures that start a server, except the S3 API: that one needs no program and starts in a second."""
+SERVERS = frozenset({"operated", "real_nodes", "ray_cluster", "machines"})
+"""Fixtures that start operators, nodes or Ray. An API server, a database and an S3 API start in seconds, and a process shares them."""
 
 PLAN = pytest.StashKey["Plan"]()
 _NAMED = pytest.StashKey[frozenset[Path]]()
@@ -95,7 +93,7 @@ def pytest_configure(config: pytest.Config) -> None:
     Raises:
         pytest.UsageError: a path of the command line does not exist.
     """
-    config.addinivalue_line("markers", "core: runs always, although it uses a server")
+    config.addinivalue_line("markers", "core: runs always, although it uses a slow server")
     config.addinivalue_line("markers", "extended: runs with ALL=1 only")
     since: str | None = config.getoption("since")
     config.stash[_CHANGED] = frozenset() if since is None else changed_folders(since)

@@ -15,14 +15,13 @@ from tests.engines.pulumi_checkout import Checkout
 from tests.makefile import ROOT
 from tests.platform_charts.charts.archives import charts
 
-pytestmark = pytest.mark.extended
-
 
 def test_the_tests_run_no_command_that_the_guide_lacks() -> None:
     guide = ROOT / "docs" / "DEPLOYMENT.md"
     assert {step.command for step in (*WITHOUT_ACCOUNT, *IN_THE_ENGINE)} <= {*commands(guide), *mentioned(guide)}
 
 
+@pytest.mark.extended
 def test_the_commands_without_an_account_do_what_the_guide_says(tmp_path: Path) -> None:
     checkout = Checkout(tmp_path / "checkout", charts(load_release()))
     path = f"{checkout.root / '.venv/bin'}:{os.environ['PATH']}"

@@ -19,7 +19,6 @@ import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
-from tests.distribution import RAY
 from tests.engines.jupyter import require_jupyterlab
 from tests.engines.ports import free_port
 from tests.engines.report_table import ran, skipped
@@ -27,7 +26,7 @@ from tests.makefile import ROOT
 from training.errors import ExitStatus, PreflightError, SettingsError
 from training.notebooks import SOURCE, copy_notebooks
 
-pytestmark = [pytest.mark.extended, pytest.mark.xdist_group(RAY)]
+pytestmark = pytest.mark.extended
 
 SECONDS = 600
 NOTEBOOKS = sorted(SOURCE.glob("*.ipynb"))

@@ -47,7 +47,8 @@ class Cluster(KubernetesApi):
         return Cluster(self._control_plane, user, (group,))
 
     def apply_all(self, manifests: Sequence[Mapping[str, Any]]) -> list[Manifest]:
-        """Apply in order without a warning; returns the live objects."""
+        """Apply in order without a warning, once a namespace that is being removed is gone; returns the live objects."""
+        self._await_absence([one for one in manifests if self._is_being_removed(one)], seconds=60)
         found = [self.apply(manifest) for manifest in manifests]
         assert self.warnings == []
         return found
@@ -61,13 +62,20 @@ class Cluster(KubernetesApi):
             self.delete_all(manifests)
 
     def delete_all(self, manifests: Sequence[Mapping[str, Any]], *, seconds: float = 60) -> None:
-        """Delete in reverse order, and wait until none is left.
+        """Delete in reverse order, and wait until none is left but namespaces: their controller first waits for 5 s.
 
         Raises:
             ApiError: one is still there after `seconds`; names it.
         """
         for manifest in reversed(manifests):
             self.delete(manifest)
+        self._await_absence([one for one in manifests if one["kind"] != "Namespace"], seconds=seconds)
+
+    def _is_being_removed(self, manifest: Mapping[str, Any]) -> bool:
+        found = self.read(manifest) if manifest["kind"] == "Namespace" else None
+        return found is not None and "deletionTimestamp" in found["metadata"]
+
+    def _await_absence(self, manifests: Sequence[Mapping[str, Any]], *, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         for manifest in manifests:
             while (left := self.read(manifest)) is not None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.distribution import RAY
+from tests.distribution import RAY_NODES
 from tests.faults.cell import Cell
 from tests.faults.matrix import CELLS
 from tests.faults.proof import run_cell
@@ -16,12 +16,9 @@ from tests.faults.soak import plan, soak
 pytestmark = pytest.mark.extended
 
 _CELLS: Final = (
-    "rank-1-killed",
     "checkpoint-bit-flipped",
     "disk-full",
     "node-lost",
-    "head-lost",
-    "node-partitioned",
     "clock-set-back",
 )
 
@@ -30,7 +27,7 @@ def _parameter(name: str) -> Any:  # noqa: ANN401 - pytest's class is private
     """A cell as a parameter. Those with Ray run one after the other."""
     (cell,) = [cell for cell in CELLS if cell.name == name]
     is_alone = cell.settings(Path()).scale.launcher == "plain"
-    return pytest.param(cell, marks=[] if is_alone else [pytest.mark.xdist_group(RAY)], id=name)
+    return pytest.param(cell, marks=[] if is_alone else [pytest.mark.xdist_group(RAY_NODES)], id=name)
 
 
 @pytest.mark.parametrize("cell", map(_parameter, _CELLS))
@@ -38,6 +35,6 @@ def test_a_run_with_a_fault_ends_like_one_without(cell: Cell) -> None:
     run_cell(cell)
 
 
-@pytest.mark.xdist_group(RAY)
+@pytest.mark.xdist_group(RAY_NODES)
 def test_a_run_with_many_faults_ends_like_one_without() -> None:
     soak(plan(5, seed=1), say=print)

@@ -15,6 +15,8 @@ from tests.engines.kubernetes import Cluster, crds
 from tests.engines.kubernetes_jobs import raycluster
 from tests.engines.kubernetes_platform import Environment, in_dev
 
+pytestmark = pytest.mark.extended
+
 NAME = "rayclusters.ray.io"
 _EMPTY = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "probe", "namespace": "default"}}
 

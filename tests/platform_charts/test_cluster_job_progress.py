@@ -142,6 +142,7 @@ def wait_for(holds: Callable[[], bool], log: Path, *, seconds: float = 60) -> No
         time.sleep(0.1)
 
 
+@pytest.mark.extended
 def test_the_program_follows_prometheus_and_survives_its_end(
     custom_resources: Cluster,
     control_plane: ControlPlane,

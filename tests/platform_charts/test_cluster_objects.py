@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from infra.spec.cluster_names import GPU_NAMESPACE
 from infra.spec.manifest import Manifest, api_object
 from infra.spec.node_labels import GPU_TAINT, GROUP_LABEL, START_UP_TAINT
@@ -16,6 +18,7 @@ from tests.engines.kubernetes_platform import Environment, drifts, in_dev, in_pr
 from tests.waiting import wait_until
 
 
+@pytest.mark.extended
 def test_every_object_applies_without_a_warning_and_applying_it_again_changes_nothing(environment: Environment) -> None:
     cluster, manifests = environment.cluster, environment.manifests
     assert all(cluster.read(manifest) is not None for manifest in manifests)
@@ -40,6 +43,7 @@ def test_the_api_server_keeps_every_alert_as_it_is(environment: Environment) -> 
     assert found["spec"]["groups"] == rules["spec"]["groups"]
 
 
+@pytest.mark.extended
 @in_dev
 def test_its_objects_are_accepted_without_drift_and_without_warnings_of_pod_security(environment: Environment) -> None:
     settings = environment.settings.model_copy(update={"reaper": ReaperSettings()})
@@ -86,6 +90,7 @@ def test_gpu_nodes_and_no_others_get_the_image_and_a_new_one_before_the_gate_ope
         wait_until(lambda: NEW_NODE in nodes_with_the_image(environment.cluster))
 
 
+@pytest.mark.extended
 def test_the_job_of_every_shipped_config_applies_without_a_warning_and_without_drift(environment: Environment) -> None:
     requests = [shipped(config, team=environment.team) for config in CONFIGS]
     rendered = [render_job(request, environment.target) for request in requests if fits(request, environment)]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.engines.kubernetes_platform import Deployments, Environment
+
+pytestmark = pytest.mark.extended
 
 
 def test_a_deleted_environment_leaves_no_objects(environment: Environment, deployments: Deployments) -> None:

@@ -106,7 +106,6 @@ def with_mode(module: nn.Module, mode: Literal["full", "selective"]) -> nn.Modul
     return recomputed
 
 
-@pytest.mark.extended
 def test_a_transformer_keeps_a_fraction_of_its_activations_and_more_if_selective() -> None:
     plain = transformer(TOKENS, TransformerOptions(layers=8, dropout=0.0))
     full, selective = with_mode(plain, "full"), with_mode(plain, "selective")

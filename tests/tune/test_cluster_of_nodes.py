@@ -13,7 +13,7 @@ import pytest
 from observability.event_log import Event
 from observability.runlog import CheckpointCommitted, Restored, RunStarted, Step, read_all, select
 from platform_charts.jobs.drain import drain_head
-from tests.distribution import RAY
+from tests.distribution import RAY_NODES
 from tests.engines.ray_cluster import short_folder
 from tests.engines.ray_raylets import Raylet, raylets
 from tests.training.launch.driver import PATIENCE
@@ -22,7 +22,7 @@ from training.driver_lock import DriverLock
 from training.errors import ExitStatus
 from tune.events import TrialAdded, TrialReported
 
-pytestmark = pytest.mark.xdist_group(RAY)
+pytestmark = pytest.mark.xdist_group(RAY_NODES)
 
 FREQUENT = {"checkpoint": {"every_steps": 5}}
 

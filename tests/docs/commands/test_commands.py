@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.distribution import RAY
 from tests.docs.commands.found import MARK, ROOT, commands, documents, mentioned
 from tests.docs.commands.needs import REASONS
 from tests.docs.commands.statics import problems
@@ -94,7 +93,6 @@ def test_the_commands_of_the_readme_that_need_no_account_run(checkout: Path) -> 
 # Trains, is killed, resumes and searches: the only test of the tutorial as a user follows it.
 @pytest.mark.extended
 @pytest.mark.timeout(3600)
-@pytest.mark.xdist_group(RAY)
 def test_the_tutorial_runs_from_its_beginning_until_it_needs_a_cluster(checkout: Path) -> None:
     listed = commands(ROOT / "docs" / "TUTORIAL.md")
     begin, end = map(listed.index, FIRST_DAY)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from infra.kube.api import KubernetesApi
 from infra.lifecycle.sandbox.control_plane import ControlPlane
+
+pytestmark = pytest.mark.extended
 
 
 def test_a_watch_gives_all_objects_after_each_change_until_its_time(control_plane: ControlPlane) -> None:

@@ -77,6 +77,7 @@ def replaced(team_cluster: TeamCluster, name: str) -> None:
     team_cluster.api.create({**manifest, "binaryData": {key: base64.b64encode(data).decode()}})
 
 
+@pytest.mark.extended
 def test_the_pods_of_a_job_unpack_the_code_and_train_with_it(
     team_cluster: TeamCluster, name: str, tmp_path: Path
 ) -> None:

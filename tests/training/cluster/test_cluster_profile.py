@@ -87,6 +87,7 @@ def driver(folder: Path, requests: Path) -> Iterator[subprocess.Popen[str]]:
             process.wait(PATIENCE)
 
 
+@pytest.mark.extended
 def test_a_member_profiles_a_job_that_runs_and_gets_the_verdict(
     team_cluster: TeamCluster,
     control_plane: ControlPlane,

@@ -21,8 +21,6 @@ from tests.training.runs import small_settings
 from training.checkpoint.store import FOLDER
 from training.tracking.state import TrackingState
 
-pytestmark = pytest.mark.extended
-
 
 def delete(run: Path) -> None:
     shutil.rmtree(run, ignore_errors=True)  # the ranks may write files meanwhile
@@ -39,6 +37,7 @@ def replace(run: Path) -> None:
     shutil.copytree(run.with_name("moved"), run, ignore=ignore, dirs_exist_ok=True)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(("launcher", "lose"), [("plain", replace), ("plain", delete), ("torchrun", move)])
 def test_a_run_without_its_folder_fails_with_no_summary(
     tmp_path: Path, launcher: str, lose: Callable[[Path], None]
@@ -57,6 +56,7 @@ def test_a_run_without_its_folder_fails_with_no_summary(
     assert "done after" not in ended.out
 
 
+@pytest.mark.extended
 def test_a_run_under_nohup_whose_output_nobody_reads_ends_well_and_is_delivered(tmp_path: Path) -> None:
     """As in `nohup make train | head -1`."""
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
@@ -78,6 +78,7 @@ def test_a_run_under_nohup_whose_output_nobody_reads_ends_well_and_is_delivered(
     assert state.status == "FINISHED"
 
 
+@pytest.mark.extended
 def test_a_closed_terminal_commits_a_checkpoint_and_stops_the_run(tmp_path: Path) -> None:
     chosen = small_settings(loop={"epochs": 200}, schedule={"name": "constant"})
     run = tmp_path / "runs" / "run"

@@ -19,8 +19,6 @@ from training.cli import main
 from training.config.schema import TrainingSettings
 from training.evidence import FOLDER
 
-pytestmark = pytest.mark.extended
-
 DEADLINE = 2.0
 
 
@@ -36,6 +34,7 @@ def settings(fault: str, root: Path, *, step: int, **scale: Any) -> TrainingSett
     )
 
 
+@pytest.mark.extended
 def test_a_rank_that_hangs_alone_is_restarted_and_the_run_ends_well(tmp_path: Path) -> None:
     """Even if native code holds the interpreter's lock, so that none of its Python threads runs."""
     assert main(arguments_for(settings("hogging", tmp_path, step=8), tmp_path)) == 0
@@ -51,6 +50,7 @@ def test_a_rank_that_hangs_alone_is_restarted_and_the_run_ends_well(tmp_path: Pa
     assert select(events, RunEnded)[-1].status == "done"
 
 
+@pytest.mark.extended
 def test_the_rank_that_others_wait_for_is_named_with_the_collective(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

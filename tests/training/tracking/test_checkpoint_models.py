@@ -63,6 +63,7 @@ def metrics(model: LoggedModel) -> dict[str, float]:
     return {metric.key: metric.value for metric in model.metrics or ()}
 
 
+@pytest.mark.extended
 def test_each_checkpoint_is_logged_once_with_its_evaluation(mlflow_server: MlflowServer, tmp_path: Path) -> None:
     run = interrupted_run(mlflow_server.uri, tmp_path)
     state = deliver(run)

@@ -181,6 +181,7 @@ def notices(run: RecordedRun) -> list[str]:
     return [notice.message for notice in select(read_all(run.directory), Notice)]
 
 
+@pytest.mark.extended
 def test_a_server_gets_all_of_a_run_with_its_model(mlflow_server: MlflowServer, s3_api: S3Api, tmp_path: Path) -> None:
     run = started_run(settings(tmp_path, mlflow_server.uri))
     follower = FollowerProcess(run.directory)
@@ -196,6 +197,7 @@ def test_a_server_gets_all_of_a_run_with_its_model(mlflow_server: MlflowServer, 
     assert loaded.predict(np.zeros((5, *SPEC.shape), np.float32)).shape == (5, SPEC.outputs)
 
 
+@pytest.mark.extended
 def test_a_server_that_restarts_during_a_run_has_everything_once(server: MlflowServer, tmp_path: Path) -> None:
     run = started_run(settings(tmp_path, server.uri))
     follower = FollowerProcess(run.directory)

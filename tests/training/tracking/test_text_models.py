@@ -69,6 +69,7 @@ def trained_and_registered(settings: TrainingSettings, folder: Path, uri: str, n
     return f"models:/{name}/{version}"
 
 
+@pytest.mark.extended
 def test_a_classifier_returns_classes_and_scores_of_texts(
     mlflow_server: MlflowServer, reviews: Path, tmp_path: Path
 ) -> None:
@@ -91,6 +92,7 @@ def test_a_classifier_returns_classes_and_scores_of_texts(
     assert len(mlflow.models.Model.load(address).load_input_example()) == 2
 
 
+@pytest.mark.extended
 def test_a_language_model_continues_texts_with_likely_tokens(mlflow_server: MlflowServer, tmp_path: Path) -> None:
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "0.txt").write_text("abcdefg" * 400)

@@ -107,6 +107,7 @@ def answers(one: Case) -> list[str]:
     return [said for said, _ in crds_can_be_upgraded(one)]
 
 
+@pytest.mark.extended
 @pytest.mark.usefixtures("running", "older")
 def test_a_release_that_removes_a_version_with_objects_or_is_older_is_refused() -> None:
     (said,) = answers(upgrade(ants("v1", stored="v1")))

@@ -77,6 +77,7 @@ def test_a_system_node_that_runs_is_found(session: boto3.Session) -> None:
     assert find_node(PROD, session) == running != gpu
 
 
+@pytest.mark.extended
 def test_a_command_reaches_the_api_server_through_the_tunnel(
     session: boto3.Session,
     programs: Callable[[str], Path],

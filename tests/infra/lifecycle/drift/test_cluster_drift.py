@@ -20,6 +20,7 @@ from tests.engines.kubernetes import Cluster
 from tests.engines.kubernetes_platform import Environment, in_dev
 
 
+@pytest.mark.extended
 @in_dev
 def test_a_cluster_that_nobody_touched_and_a_held_queue_have_no_drift(environment: Environment) -> None:
     assert list(compare(environment.cluster, environment.manifests)) == []
@@ -85,6 +86,7 @@ def test_what_the_api_server_refuses_is_not_good_and_what_it_does_not_serve_is_g
     assert list(compare(kubernetes_api, [gone])) == [changed("Widget default/one")]
 
 
+@pytest.mark.extended
 def test_a_change_of_an_object_of_a_chart_is_found_in_its_namespace_and_outside(kubernetes_api: Cluster) -> None:
     """Charts do not say which of their objects have a namespace."""
     settings = api_object("v1", "ConfigMap", "settings", data={"level": "info"})

@@ -157,6 +157,7 @@ def test_what_only_looks_alike_or_is_the_platforms_is_no_conflict(cluster: Clust
         assert answers(cluster) == []
 
 
+@pytest.mark.extended
 def test_a_namespace_of_a_teams_name_is_a_conflict_until_it_is_the_platforms(cluster: Cluster) -> None:
     with cluster.namespace(TEAM):
         (told,) = answers(cluster)

@@ -28,7 +28,7 @@ from tests.infra.aws.graphs import settings_of
 from tests.infra.lifecycle.sandbox.folders import sandbox_folder
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.extended, pytest.mark.xdist_group(KUBERNETES)]
+pytestmark = pytest.mark.xdist_group(KUBERNETES)
 
 
 @pytest.fixture
@@ -38,6 +38,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         yield found
 
 
+@pytest.mark.extended
 def test_start_and_stop(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sandbox", "--env", "dev"]) == 0
     printed = capsys.readouterr().out
@@ -74,6 +75,7 @@ def _holds_and_releases(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     assert "outputs of environment dev, not of prod" in capsys.readouterr().err
 
 
+@pytest.mark.extended
 def test_the_programs_of_a_killed_keeper_end_and_its_files_are_deleted(folder: Path) -> None:
     detached.start(folder)
     os.kill(int(lock_of(folder).read_text()), signal.SIGKILL)
@@ -94,6 +96,7 @@ def test_without_programs(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     assert not folder.exists()
 
 
+@pytest.mark.extended
 def test_an_interrupted_start_says_that_it_stops_and_leaves_nothing(folder: Path) -> None:
     # A process in the background of a shell ignores SIGINT, and so do those that it starts.
     starts = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); from infra.lifecycle.cli import main"

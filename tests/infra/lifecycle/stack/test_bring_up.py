@@ -99,7 +99,6 @@ class _Everywhere(Machine):
     def connect(self, url: str) -> str | None: ...
 
 
-@pytest.mark.extended
 def test_an_empty_account_needs_one_command(start: Start) -> None:
     account = start("dev")
     assert bring_up(account) == 0

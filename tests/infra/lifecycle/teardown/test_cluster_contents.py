@@ -21,6 +21,8 @@ from infra.spec.manifest import Manifest, api_object
 from tests.engines.kubernetes import Cluster
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.extended
+
 LOAD_BALANCER = "service.kubernetes.io/load-balancer-cleanup"
 RAY = "ray.io/gcs-ft-redis-cleanup-finalizer"
 

@@ -16,8 +16,6 @@ from infra.spec.node_labels import GROUP_LABEL
 from infra.spec.release import ReleaseManifest, load_release
 from tests.engines.kubernetes import Cluster
 
-pytestmark = pytest.mark.core
-
 ENDPOINTS = "v1 endpoints"
 """Deprecated since Kubernetes 1.33, with no release that removes it."""
 

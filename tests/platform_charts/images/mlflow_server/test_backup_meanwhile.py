@@ -55,6 +55,7 @@ def test_a_backup_waits_for_a_migration_and_has_what_it_leaves(backed: Backed) -
     assert table_of(runs_of(manifest), "params").contents.rows == rows > 0
 
 
+@pytest.mark.extended
 def test_a_backup_during_a_cleanup_has_the_rows_of_its_moment_and_restores(
     backed: Backed, server: MlflowServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,6 +80,7 @@ def test_a_backup_during_a_cleanup_has_the_rows_of_its_moment_and_restores(
     assert backed.drill(backup=manifest.identifier).problems == ()
 
 
+@pytest.mark.extended
 def test_a_backup_that_is_killed_has_files_and_no_manifest(backed: Backed) -> None:
     before, backups = backed.back_up(), Backups(backed.s3, backed.services.bucket)
     known = {*backups.identifiers()}

@@ -16,6 +16,8 @@ from platform_charts.images.mlflow_server.environment import BackupSettings, Dri
 from tests.infra.aws.graphs import graph
 from tests.platform_charts.images.mlflow_server.backups import Backed
 
+pytestmark = pytest.mark.extended
+
 BUCKET = "arn:aws:s3:::rtp-prod-artifacts-777788889999"
 
 _ACTIONS = {

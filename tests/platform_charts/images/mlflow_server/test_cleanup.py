@@ -84,6 +84,7 @@ def store(server: MlflowServer, services: Platform, tmp_path: Path, monkeypatch:
     return Store(services, server.uri, tmp_path)
 
 
+@pytest.mark.extended
 def test_a_run_deleted_long_ago_is_gone_and_a_younger_one_can_be_restored(store: Store) -> None:
     experiment = store.experiment()
     old, young, active = (store.run(experiment) for _ in range(3))

@@ -59,6 +59,7 @@ def flipped(data: bytes) -> bytes:
     return data[:-9] + bytes([data[-9] ^ 1]) + data[-8:]
 
 
+@pytest.mark.extended
 def test_a_damaged_table_fails_the_drill_by_name(backed: Backed, tmp_path: Path) -> None:
     manifest = backed.back_up()
     file = table_of(runs_of(manifest), "params").file
@@ -76,6 +77,7 @@ def test_a_damaged_table_fails_the_drill_by_name(backed: Backed, tmp_path: Path)
         backed.folder(manifest).get(file, tmp_path / "file")
 
 
+@pytest.mark.extended
 def test_a_changed_row_a_lost_checkpoint_and_a_damaged_list_are_all_named(backed: Backed) -> None:
     """The files of the first two are what the manifest says: only what was restored differs from what was backed up."""
     manifest = backed.back_up()
@@ -102,6 +104,7 @@ def test_a_changed_row_a_lost_checkpoint_and_a_damaged_list_are_all_named(backed
     assert backed.databases() == set()
 
 
+@pytest.mark.extended
 def test_databases_that_are_as_they_were_are_kept_although_an_artifact_is_gone(backed: Backed) -> None:
     """As where they are restored beside another bucket, whose versions have other names."""
     backed.s3.put_object(Bucket=backed.services.bucket, Key="mlflow/planted/gone", Body=b"x")

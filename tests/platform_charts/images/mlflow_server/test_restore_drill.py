@@ -57,6 +57,7 @@ def drill_process(backed: Backed) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
+@pytest.mark.extended
 def test_a_drill_that_was_killed_is_cleaned_up_by_the_next_which_passes(backed: Backed, manifest: Manifest) -> None:
     with drill_process(backed) as process:
         with pytest.raises(RefusedError, match="another restore is under way"):
@@ -150,6 +151,7 @@ def test_an_unknown_backup_is_refused_with_the_exit_status_3(
     assert manifest.identifier in error or error.count("Z-") == 5
 
 
+@pytest.mark.extended
 def test_a_restore_that_was_interrupted_is_not_put_in_place_and_is_dropped_by_the_next_drill(
     backed: Backed, manifest: Manifest
 ) -> None:
@@ -167,6 +169,7 @@ def test_a_restore_that_was_interrupted_is_not_put_in_place_and_is_dropped_by_th
     assert backed.databases() == set()
 
 
+@pytest.mark.extended
 def test_a_restored_database_replaces_the_one_that_serves(
     server: MlflowServer, backed: Backed, manifest: Manifest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,6 +246,7 @@ _BACK = 12
 """Revisions between the older schema and that of the installed version."""
 
 
+@pytest.mark.extended
 def test_a_backup_of_an_older_schema_is_restored_at_its_revision_and_migrated(backed: Backed, tmp_path: Path) -> None:
     head, older = _revisions()
     check_revision(RUNS, older)

@@ -59,6 +59,7 @@ def password_of(team: str, services: Platform) -> str:
     return services.credentials(team)["MLFLOW_TRACKING_PASSWORD"]
 
 
+@pytest.mark.extended
 def test_a_run_is_delivered_with_its_teams_credentials(
     server: MlflowServer, services: Platform, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -138,6 +139,7 @@ def test_a_rotated_database_password_takes_effect_without_a_restart(server: Mlfl
     assert server.processes() == before
 
 
+@pytest.mark.extended
 def test_migrating_again_changes_nothing_but_the_password_of_an_account_whose_secret_has_another(
     server: MlflowServer, services: Platform
 ) -> None:
