@@ -84,12 +84,11 @@ def is_whole_suite(config: pytest.Config) -> bool:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Number of worker processes: one per CPU for the core, another one for the rest, which waits for servers half of the time.
+    """Number of worker processes: one more than CPUs, because one waits for a server much of the time.
 
     Selected tests run in this process.
     """
-    workers = len(os.sched_getaffinity(0)) + (config.getoption("all").number > 0)
-    return min(workers, MOST_WORKERS) if is_whole_suite(config) else 0
+    return min(len(os.sched_getaffinity(0)) + 1, MOST_WORKERS) if is_whole_suite(config) else 0
 
 
 def pytest_report_header() -> list[str]:

@@ -22,6 +22,9 @@ from platform_charts.objects.phases import platform_objects
 from tests.engines.kubernetes import Cluster
 from tests.infra.aws.graphs import ENVIRONMENTS, settings_of
 
+_CORE = {"dev", "prod"}
+"""Environments of the core: to deploy one takes ten seconds."""
+
 
 class Environment(NamedTuple):
     """An environment whose objects are on the API server."""
@@ -139,7 +142,10 @@ def deployments(custom_resources: Cluster) -> Iterator[Deployments]:
     found.down()
 
 
-@pytest.fixture(scope="session", params=ENVIRONMENTS)
+@pytest.fixture(
+    scope="session",
+    params=[one if one in _CORE else pytest.param(one, marks=pytest.mark.extended) for one in ENVIRONMENTS],
+)
 def environment(request: pytest.FixtureRequest, deployments: Deployments) -> Environment:
     """Each environment in turn; pytest runs all tests of one before those of the next."""
     return deployments.up(request.param)
@@ -148,7 +154,9 @@ def environment(request: pytest.FixtureRequest, deployments: Deployments) -> Env
 in_dev = pytest.mark.parametrize("environment", ["dev"], indirect=True)
 """Run a test in dev only, which has g4dn and g5 nodes."""
 
-with_lustre = pytest.mark.parametrize("environment", ["lustre"], indirect=True)
+with_lustre = pytest.mark.parametrize(
+    "environment", [pytest.param("lustre", marks=pytest.mark.extended)], indirect=True
+)
 """Run a test in the sample environment with FSx for Lustre only."""
 
 in_prod = pytest.mark.parametrize("environment", ["prod"], indirect=True)

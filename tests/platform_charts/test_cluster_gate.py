@@ -39,7 +39,7 @@ def tainted_node(name: str) -> dict[str, Any]:
     }
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def rights(kubernetes_api: Cluster) -> Iterator[None]:
     """The gate's roles and bindings, with diagnostics."""
     groups = resolve_node_groups(load_environment("prod"), catalog=load_catalog()).gpu

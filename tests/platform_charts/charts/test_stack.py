@@ -218,7 +218,7 @@ def test_an_object_has_the_type_token_of_the_providers_class() -> None:
         ("rbac.authorization.k8s.io/v1", "Role", kubernetes.rbac.v1.Role),
         ("networking.k8s.io/v1", "NetworkPolicy", kubernetes.networking.v1.NetworkPolicy),
     ):
-        token = resource.pulumi_type  # type: ignore[union-attr]  # set by the SDK's decorator
+        token = resource.pulumi_type
         assert type_token({"apiVersion": version, "kind": kind}) == token
 
 

@@ -15,7 +15,7 @@ from tests.engines.kubernetes import Cluster
 NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cluster(kubernetes_api: Cluster) -> Iterator[Cluster]:
     with kubernetes_api.namespace(MLFLOW_NAMESPACE):
         yield kubernetes_api
