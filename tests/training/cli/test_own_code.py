@@ -37,11 +37,7 @@ def package(init: str) -> Callable[[Path], object]:
 WRONG = {
     "a file": Wrong(Path.touch, ("mine: it is a file",)),
     "secrets only": Wrong(secrets_only, ("everything in it is left out", ".env (looks like a secret)", "notes.txt")),
-    "hides the standard library": Wrong(files(json="a = 1"), ("json.py", "Python or the trainer has a module")),
-    "hides the trainer": Wrong(files(training__nets="a = 1"), ("training", "Python or the trainer has a module")),
     "hides a package": Wrong(files(numpy="a = 1"), ("numpy at the top", "would import the installed")),
-    "no such module": Wrong(files(nets="a = 1"), ("--model: model.name=net:make", "no module named 'net'"), "net:make"),
-    "wrong syntax": Wrong(files(nets="def f(:"), ('nets.py", line 1', "SyntaxError: invalid syntax"), "nets:make"),
     "wrong syntax above": Wrong(package("import ("), ('mine/__init__.py", line 1', "SyntaxError"), "mine.nets:f"),
     "unknown setting": Wrong(
         lambda folder: write(folder, {"train.yaml": "loop: {epoch: 3}\n"}), ("train.yaml:1: loop.epoch", "epochs?")
