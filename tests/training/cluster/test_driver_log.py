@@ -21,7 +21,7 @@ from kubernetes import client
 
 from infra.kube.api import KubernetesApi
 from tests.engines.servers import Handler, serving
-from tests.training.cluster.proxy import Proxy
+from tests.engines.tcp_proxy import Proxy
 from tests.waiting import wait_until
 from training.cluster.driver_log import DriverLog, LogCursor
 from training.cluster.submitter_log import SubmitterLog
