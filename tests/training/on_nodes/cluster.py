@@ -140,11 +140,6 @@ class Job:
         assert found is not None
         return found
 
-    def workload(self) -> Manifest:
-        """Its Workload."""
-        (found,) = self.workloads()
-        return found
-
     def workloads(self) -> list[Manifest]:
         """Its Workloads, of which an elastic job has several, the oldest first."""
         found = [
