@@ -15,6 +15,7 @@ from infra.spec.manifest import Manifest, api_object
 from platform_charts.jobs.code import DELIVERY_CONTAINER
 from tests.engines.kubernetes import Cluster
 from tests.kuberay.expand import expand
+from tests.processes import run_command
 from tests.training.cli.command import ROOT
 
 NETS = """
@@ -56,8 +57,7 @@ def mount_parts(cluster: Cluster, pod: Manifest, folder: Path, *, volume: str = 
     (folder / "..data").symlink_to(behind.name)
     for source in parts["projected"]["sources"]:
         name = source["configMap"]["name"]
-        found = cluster.read(api_object("v1", "ConfigMap", name, namespace=pod["metadata"]["namespace"]))
-        assert found is not None, f"ConfigMap {name} does not exist"
+        found = cluster.existing(api_object("v1", "ConfigMap", name, namespace=pod["metadata"]["namespace"]))
         for key, text in found["binaryData"].items():
             (behind / key).write_bytes(base64.b64decode(text))
             (folder / key).symlink_to(f"..data/{key}")
@@ -106,12 +106,5 @@ def run_in_pod(
     assert program == "python"
     own = {name: moved(value) for name, value in (environment or {}).items()}
     path = os.pathsep.join([str(ROOT), *own.values()])
-    return subprocess.run(
-        [sys.executable, *map(moved, rest)],
-        env={"PATH": "/usr/bin:/bin", "HOME": os.environ["HOME"], "PYTHONPATH": path, **own},
-        cwd="/",
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    variables = {"PATH": "/usr/bin:/bin", "HOME": os.environ["HOME"], "PYTHONPATH": path, **own}
+    return run_command([sys.executable, *map(moved, rest)], cwd=Path("/"), env=variables, seconds=120)
