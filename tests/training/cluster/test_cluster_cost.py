@@ -71,22 +71,6 @@ def on_a_node(since: datetime) -> Mapping[str, object]:
     }
 
 
-def test_a_finished_job_costs_its_admissions_times_its_nodes(
-    team_cluster: TeamCluster, name: str, now: datetime
-) -> None:
-    gpu_job(team_cluster, name)
-    admitted(team_cluster, name, since=now - 4 * HOUR, past=3600)
-    ended = at(now - 2 * HOUR - timedelta(minutes=1))  # its pods stay for a minute
-    status = {"jobDeploymentStatus": "Complete", "jobStatus": "SUCCEEDED", "endTime": ended, "succeeded": 1}
-    team_cluster.operator_writes(name, **status)
-    said = team_cluster.ask("cost", name).out
-    assert f"job {name}: done" in said
-    assert "1 head     on m7i.xlarge   $0.10 an hour each  3.00 hours" in said
-    assert "2 workers  on g5.12xlarge  $5.67 an hour each  6.00 hours" in said
-    assert f"cost   ${3 * JOB_PRICE:.2f}, from its admission by the queue, because its pods are gone" in said
-    assert "idle" not in said, "an earlier admission's driver is not known"
-
-
 def test_a_running_job_is_idle_before_its_driver_starts(team_cluster: TeamCluster, name: str, now: datetime) -> None:
     gpu_job(team_cluster, name)
     admitted(team_cluster, name, since=now - 3 * HOUR)

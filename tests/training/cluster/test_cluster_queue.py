@@ -160,8 +160,7 @@ def running(queued: Operated, name: str) -> Manifest:
 
 
 def status(queued: Operated, submitted: Manifest) -> Manifest:
-    found = queued.cluster.read(submitted)
-    assert found is not None
+    found = queued.cluster.existing(submitted)
     current: Manifest = found["status"]
     return current
 
@@ -200,8 +199,7 @@ def test_a_head_that_is_asked_to_end_saves_and_its_job_resumes_on_a_new_cluster(
     wait_until(lambda: status(queued, submitted).get("rayClusterName", "") not in known, seconds=_SECONDS)
     queued.dashboards.say("asked", "RUNNING")
     queued.await_state(submitted, lambda state: state.stage == "running", what="running again")
-    resumed = queued.cluster.read(submitted)
-    assert resumed is not None
+    resumed = queued.cluster.existing(submitted)
     words = shlex.split(resumed["spec"]["entrypoint"])
     assert words[words.index("--name") + 1] == "asked"
     assert resumed["status"]["failed"] == 1
