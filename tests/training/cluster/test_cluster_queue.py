@@ -47,14 +47,11 @@ def admitted(queued: Operated, request: JobRequest) -> Manifest:
 
     def all_run() -> bool:
         pods = queued.pods(submitted)
-        return any("ray.io/node-type" not in pod["metadata"]["labels"] for pod in pods) and all(map(_runs, pods))
+        has_submitter = any("ray.io/node-type" not in pod["metadata"]["labels"] for pod in pods)
+        return has_submitter and all(pod["status"].get("phase") == "Running" for pod in pods)
 
     wait_until(all_run, seconds=_SECONDS)
     return submitted
-
-
-def _runs(pod: Manifest) -> bool:
-    return bool(pod["status"].get("phase") == "Running")
 
 
 def test_a_job_within_its_quota_gets_all_its_pods_on_the_nodes_of_their_groups(queued: Operated) -> None:

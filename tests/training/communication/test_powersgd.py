@@ -28,16 +28,13 @@ SETTINGS = CommunicationSettings(bucket_megabytes=0.02, **POWERSGD)
 STEPS = 6
 
 
-def inputs(place: RankPlace, step: int) -> Tensor:
-    return torch.randn(4, 64, generator=torch.Generator().manual_seed(10 * step + place.rank))
-
-
 def do_step(
     place: RankPlace, strategy: DataParallel, powersgd: PowerSgd, step: int, *, scale: float = 1.0, factor: float = 1.0
 ) -> list[Array]:
     """The unscaled gradients of a step; `factor` of infinity makes rank 1's infinite, and the step is not applied."""
     strategy.optimizer.zero_grad()
-    loss = strategy.model(inputs(place, step)).square().sum() * (factor if place.rank == 1 else 1.0)
+    inputs = torch.randn(4, 64, generator=torch.Generator().manual_seed(10 * step + place.rank))
+    loss = strategy.model(inputs).square().sum() * (factor if place.rank == 1 else 1.0)
     backward(strategy, powersgd, step, loss, scale=scale)
     found = [(p.grad / scale).numpy() for p in strategy.module.parameters() if p.grad is not None]
     powersgd.end_step(applied=all(np.isfinite(one).all() for one in found))
