@@ -43,12 +43,6 @@ def project(folder: Path, *, noise_bytes: int = 0) -> Path:
     return folder
 
 
-def delivery_of(pod: Manifest) -> Manifest:
-    """The init container that unpacks the code."""
-    (found,) = [one for one in pod["spec"]["initContainers"] if one["name"] == DELIVERY_CONTAINER]
-    return dict(found)
-
-
 def mount_parts(cluster: Cluster, pod: Manifest, folder: Path, *, volume: str = "code-parts") -> None:
     """Write a pod's parts of the archive as the kubelet does: links into a folder that a link names."""
     (parts,) = [one for one in pod["spec"]["volumes"] if one["name"] == volume]
@@ -65,7 +59,7 @@ def mount_parts(cluster: Cluster, pod: Manifest, folder: Path, *, volume: str = 
 
 def deliver(pod: Manifest, scratch: Path) -> subprocess.CompletedProcess[str]:
     """Run the init container's command on the parts in `scratch/parts`; what it makes is below `scratch/delivered`."""
-    container = delivery_of(pod)
+    (container,) = [one for one in pod["spec"]["initContainers"] if one["name"] == DELIVERY_CONTAINER]
     places = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
     folders = {places["code-parts"]: str(scratch / "parts"), places["code"]: str(scratch / "delivered")}
     return run_in_pod([*container["command"], *container["args"]], folders)
