@@ -52,7 +52,6 @@ def test_each_observation_is_one_state() -> None:
         ),
         (seen(ray_job("Running", "SUCCEEDED"), pods=[pod("digits-submitter")]), "ending", "", None),
         (seen(ray_job("Running", "FAILED")), "ending", "", None),
-        (seen(ray_job("Running", "STOPPED")), "ending", "", None),
         (seen(ray_job("Retrying", message="attempt 2")), "restarting", "attempt 2", None),
         (seen(ray_job("Complete", "SUCCEEDED")), "done", "", ExitStatus.DONE),
         (seen(ray_job("Complete", "SUCCEEDED"), workload=workload(active=False)), "done", "", ExitStatus.DONE),
@@ -71,7 +70,6 @@ def test_each_observation_is_one_state() -> None:
 def test_the_exit_status_mirrors_the_drivers() -> None:
     for code, stage, status in (
         (1, "failed", ExitStatus.FAILED),
-        (2, "failed", ExitStatus.WRONG_INPUT),
         (3, "failed", ExitStatus.REFUSED),
         (130, "stopped", ExitStatus.INTERRUPTED),
         (137, "failed", ExitStatus.FAILED),

@@ -35,12 +35,6 @@ pytestmark = pytest.mark.monitoring
 _SECONDS = 120.0
 
 
-@pytest.fixture
-def program() -> Path:
-    """Prometheus; skips without it."""
-    return prometheus.program()
-
-
 @contextmanager
 def running(root: Path, name: str) -> Iterator[RunDirectory]:
     """A run whose driver lives and that serves its metrics."""
@@ -61,8 +55,8 @@ def running(root: Path, name: str) -> Iterator[RunDirectory]:
 
 
 @pytest.mark.extended
-def test_a_running_run_is_recorded_with_the_labels_of_the_stack_and_its_rules(program: Path, tmp_path: Path) -> None:
-    port = free_port()
+def test_a_running_run_is_recorded_with_the_labels_of_the_stack_and_its_rules(tmp_path: Path) -> None:
+    program, port = prometheus.program(), free_port()
     command = [sys.executable, "-m", "training", "monitor-up", "--root", str(tmp_path / "runs"), "--port", str(port)]
     environment = {**os.environ, "PROMETHEUS": str(program), "PYTHONPATH": str(Path(__file__).parents[3])}
     server = Prometheus(f"http://127.0.0.1:{port}")
