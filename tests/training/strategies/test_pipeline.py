@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import nn
 
 from observability.runlog import Evaluated, FlopsCounted, Notice, Restored, TrainingStarted, read_all, select
 from tests.training.config.refused import assert_refused
@@ -172,13 +172,10 @@ def model_of(name: str, options: dict[str, Any], spec: SampleSpec) -> nn.Module:
     return build_model(ModelSettings(name=name, options=options), spec)
 
 
-def inputs_of(spec: SampleSpec) -> Tensor:
-    return torch.randint(spec.vocabulary, (2, *spec.shape)) if spec.vocabulary else torch.randn(2, *spec.shape)
-
-
 @pytest.mark.parametrize(("name", "options", "spec"), DIVISIBLE, ids=[one[0] for one in DIVISIBLE])
 def test_a_model_s_promised_parts_compute_what_it_does(name: str, options: dict[str, Any], spec: SampleSpec) -> None:
-    model, inputs = model_of(name, options, spec).eval(), inputs_of(spec)
+    model, shape = model_of(name, options, spec).eval(), (2, *spec.shape)
+    inputs = torch.randint(spec.vocabulary, shape) if spec.vocabulary else torch.randn(shape)
     hidden = inputs.clone()
     for part in parts_of(model):
         hidden = part.forward(hidden)
