@@ -12,10 +12,10 @@ def run_command(
     *,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
-    given: str | None = None,
+    given: str = "",
     seconds: float | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command, whatever its exit status will be; its output is text."""
+    """Run a command, whatever its exit status will be; it reads what is `given`, and its output is text."""
     return subprocess.run(
         command, cwd=cwd, env=env, input=given, capture_output=True, text=True, check=False, timeout=seconds
     )

@@ -67,10 +67,7 @@ def test_code_and_its_packages_are_on_the_import_path_of_a_process_and_its_child
     (code / "requirements.txt").write_text("greeter\n")
     (code / "mine.py").write_text("WHO = 'mine'\n")
     overlays = str(code.with_name("overlays"))
-    ran = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(code), overlays], check=True, capture_output=True, text=True
-    )
-    said = ran.stdout.splitlines()
+    said = run_command([sys.executable, "-c", PROGRAM, str(code), overlays]).stdout.splitlines()
     assert said[:2] == ["gone after the block", "mine 1.0"]
     assert not said[2].startswith(overlays)
 
