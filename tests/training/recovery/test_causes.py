@@ -38,6 +38,7 @@ def cuda_error(number: int) -> Exception:
     ("error", "cause"),
     [
         (KeyError("label"), Cause.CODE),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), Cause.CODE),
         (NonFiniteLossError("step 3"), Cause.CODE),
         (FileNotFoundError(errno.ENOENT, "no such file"), Cause.CODE),
         (GLOO, Cause.COMMUNICATION),
