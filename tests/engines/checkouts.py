@@ -6,19 +6,16 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from tests.processes import run_command
+
 ROOT = Path(__file__).resolve().parents[2]
 _IDENTITY = ("-c", "user.name=test", "-c", "user.email=test@example.com")
 
 
 def project_files() -> tuple[str, ...]:
     """Files that are tracked, or that `git add` would track, sorted."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    listed = run_command(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT)
+    assert listed.returncode == 0, listed.stderr
     return tuple(sorted({name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()}))
 
 

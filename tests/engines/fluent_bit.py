@@ -65,18 +65,15 @@ def shipping(
         for one in logs:
             one.write(containers)
         messages = folder / "fluent-bit.log"
+        environment = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "PATH": os.environ["PATH"]}
         with (
             messages.open("wb") as stream,
-            subprocess.Popen([program, "-c", str(file)], stdout=stream, stderr=stream, env=_environment()) as process,
+            subprocess.Popen([program, "-c", str(file)], stdout=stream, stderr=stream, env=environment) as process,
         ):
             try:
                 yield messages
             finally:
                 process.kill()
-
-
-def _environment() -> dict[str, str]:
-    return {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "PATH": os.environ["PATH"]}
 
 
 def _write(config: Mapping[str, str], folder: Path, *, api_server: str, output: Mapping[str, str]) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import yaml
 from infra.spec.release import load_release
 from platform_charts.charts.archives import ARCHIVES, archive_path
 from tests.engines.report_table import ran, skipped
+from tests.processes import run_command
 
 CHART_NAME = "Helm charts"
 HELM_NAME = "Helm"
@@ -54,18 +54,10 @@ def find_pinned_archive(chart: str) -> Path:
 
 def template(helm: str, archive: Path, values: dict[str, Any], *, name: str, namespace: str) -> list[Any]:
     """Render a chart for a cluster of the release's minor version, with hooks and without CRDs."""
+    command = [helm, "template", name, str(archive), "--namespace", namespace, "--values", "-", "--skip-crds"]
+    served = ["--kube-version", f"{load_release().kubernetes.version}.0", "--api-versions", "monitoring.coreos.com/v1"]
     with tempfile.TemporaryDirectory() as home:
-        ended = subprocess.run(
-            [
-                *(helm, "template", name, str(archive), "--namespace", namespace, "--values", "-", "--skip-crds"),
-                *("--kube-version", f"{load_release().kubernetes.version}.0"),
-                *("--api-versions", "monitoring.coreos.com/v1"),
-            ],
-            env={"HOME": home, "PATH": os.environ["PATH"]},
-            input=yaml.safe_dump(values),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        environment = {"HOME": home, "PATH": os.environ["PATH"]}
+        ended = run_command([*command, *served], env=environment, given=yaml.safe_dump(values))
     assert ended.returncode == 0, ended.stderr
     return [one for one in yaml.load_all(ended.stdout, Loader=_LOADER) if one]

@@ -46,6 +46,12 @@ class Cluster(KubernetesApi):
         """A client that impersonates a user in a group."""
         return Cluster(self._control_plane, user, (group,))
 
+    def existing(self, manifest: Mapping[str, Any]) -> Manifest:
+        """An object that has to exist, as it is now."""
+        found = self.read(manifest)
+        assert found is not None, f"{manifest['kind']} {manifest['metadata']['name']} does not exist"
+        return found
+
     def apply_all(self, manifests: Sequence[Mapping[str, Any]]) -> list[Manifest]:
         """Apply in order without a warning, once a namespace that is being removed is gone; returns the live objects."""
         self._await_absence([one for one in manifests if self._is_being_removed(one)], seconds=60)

@@ -82,7 +82,7 @@ def placed(environment: Environment, request: JobRequest) -> Iterator[list[Manif
     """The pods of a job on the nodes that the scheduler chose, while the context is open."""
     pods = expand(rayjob(environment, request))
     with created(environment.cluster, pods):
-        yield [environment.cluster.await_(pod, _is_placed, what="scheduled") for pod in pods]
+        yield [environment.cluster.await_(pod, lambda it: "nodeName" in it["spec"], what="scheduled") for pod in pods]
 
 
 @contextmanager
@@ -94,7 +94,3 @@ def created(cluster: Cluster, pods: Sequence[Manifest]) -> Iterator[None]:
         yield
     finally:
         cluster.delete_all(pods)
-
-
-def _is_placed(pod: Manifest) -> bool:
-    return "nodeName" in pod["spec"]

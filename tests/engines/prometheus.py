@@ -61,25 +61,20 @@ def scraping(
     target: str,
     *,
     folder: Path,
-    labels: Mapping[str, str] | None = None,
-    prefix: str = "",
     rules: Path | None = None,
     alertmanager: str | None = None,
     port: int | None = None,
 ) -> Iterator[Prometheus]:
     """Run a Prometheus that scrapes the URL `target` five times a second, with its data in `folder`.
 
-    `labels` and `prefix` are added to every metric, as a PodMonitor and Ray's agent do; `rules` are evaluated as often as it scrapes.
-    Alerts are sent to `alertmanager`, an address with its port, again every second. It listens on `port`, or on any that is free.
-    Skips without the program.
+    `rules` are evaluated as often as it scrapes. Alerts are sent to `alertmanager`, an address with its port, again every second.
+    It listens on `port`, or on any that is free. Skips without the program.
     """
     parts = urllib.parse.urlsplit(target)
-    prefixed = {"source_labels": ["__name__"], "target_label": "__name__", "replacement": f"{prefix}${{1}}"}
     scrape = {
         "job_name": "training",
         "metrics_path": parts.path,
-        "static_configs": [{"targets": [parts.netloc], "labels": dict(labels or {})}],
-        "metric_relabel_configs": [prefixed],
+        "static_configs": [{"targets": [parts.netloc]}],
     }
     config = {
         "global": {"scrape_interval": _INTERVAL, "scrape_timeout": _INTERVAL, "evaluation_interval": _INTERVAL},

@@ -29,11 +29,11 @@ from infra.spec.release import load_release
 from infra.spec.settings import StackSettings
 from tests.engines.aws_provider import AwsProvider, aws_provider
 from tests.engines.aws_resources import Place
-from tests.engines.cutting_proxy import CuttingProxy, cutting_proxy
 from tests.engines.kubernetes import engine_environment
 from tests.engines.pulumi_checkout import Checkout, chart_archives, resolved_addon
 from tests.engines.pulumi_cluster import platform_cluster
 from tests.engines.report_table import ran, skipped
+from tests.engines.tcp_proxy import Proxy
 from tests.engines.terraform import moto_server
 from tests.infra.lifecycle.leftovers.moto_gaps import filled
 from tests.platform_charts.charts.archives import charts
@@ -59,7 +59,7 @@ class Engine:
     Attributes:
         checkout: the checkout that the commands run in.
         provider: the double of AWS.
-        api_server: what the commands reach the API server through; closed, the cluster does not answer.
+        api_server: what the commands reach the API server through; cut, the cluster does not answer.
         session: an administrator of the account.
         place: the account, and the API server that clusters have.
         variables: environment variables of the commands.
@@ -67,7 +67,7 @@ class Engine:
 
     checkout: Checkout
     provider: AwsProvider
-    api_server: CuttingProxy
+    api_server: Proxy
     session: boto3.Session
     place: Place
     variables: Mapping[str, str]
@@ -136,7 +136,7 @@ def engine(folder: Path, settings: StackSettings, monkeypatch: pytest.MonkeyPatc
         plane = stack.enter_context(platform_cluster(folder / "plane", settings, crds=crds))
         [found] = yaml.safe_load(plane.kubeconfig.read_text(encoding="utf-8"))["clusters"]
         address, authority = urlsplit(found["cluster"]["server"]), found["cluster"]["certificate-authority-data"]
-        api_server = stack.enter_context(cutting_proxy(int(address.port or 443), after=0, cuts=0))
+        api_server = stack.enter_context(Proxy(int(address.port or 443)))
         server = f"https://{address.hostname}:{api_server.port}"
         endpoint = stack.enter_context(moto_server())
         requests.post(f"{endpoint}/moto-api/reset", timeout=30).raise_for_status()

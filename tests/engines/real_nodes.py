@@ -34,7 +34,6 @@ from tests.waiting import wait_until
 
 NAME = "real Kubernetes nodes"
 IMAGE = "sandbox.local/shell:1"
-REQUEST = ("system=1", "a10g=1")
 
 _RESTRICTED = {
     "runAsNonRoot": True,
@@ -164,11 +163,11 @@ def _libraries(program: str) -> list[Path]:
     return [Path(word) for word in words]
 
 
-@contextmanager
-def running_nodes(request: Sequence[str] = REQUEST) -> Iterator[Pods]:
-    """A control plane with real nodes of the dev environment; skips where this machine cannot have them."""
+@pytest.fixture(scope="session")
+def real_nodes() -> Iterator[Pods]:
+    """A control plane with two real nodes, one of them with GPUs that do not exist; skips where this machine cannot have them."""
     environment, programs = needs_real_nodes(), engine_programs()
-    nodes = requested(request, load_environment("dev"), catalog=load_catalog())
+    nodes = requested(("system=1", "a10g=1"), load_environment("dev"), catalog=load_catalog())
     folder = Path(tempfile.mkdtemp(prefix="rtp-nodes-"))
     try:
         archive = shell_image(folder)
@@ -189,10 +188,3 @@ def running_nodes(request: Sequence[str] = REQUEST) -> Iterator[Pods]:
             yield Pods(cluster, plane.folder, real.services.prefix)
     finally:
         shutil.rmtree(folder)
-
-
-@pytest.fixture(scope="session")
-def real_nodes() -> Iterator[Pods]:
-    """Two real nodes, one of them with GPUs that do not exist."""
-    with running_nodes() as found:
-        yield found

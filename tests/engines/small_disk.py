@@ -9,17 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import run_command
+
 
 @contextmanager
 def small_disk(directory: Path, *, size: str) -> Iterator[Path]:
     """Mount a tmpfs of `size` (tmpfs syntax) on `directory`; skips without the right to mount."""
     directory.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(directory)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    mounted = run_command(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(directory)])
     if mounted.returncode:
         pytest.skip(f"mounting a small tmpfs needs root: {mounted.stderr.strip()}")
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 from moto.server import ThreadedMotoServer
 
 from tests.engines.report_table import ran, skipped
+from tests.processes import run_command
 
 NAME = "Terraform AWS provider"
 MIRROR_VARIABLE = "RTP_TERRAFORM_PLUGINS"
@@ -107,27 +107,8 @@ class Workspace:
         changes = [event["change"] for event in events if event["type"] == "planned_change"]
         return {change["resource"]["addr"]: change["action"] for change in changes}
 
-    def apply(self) -> None:
-        """Create all resources."""
-        self._run("apply", "-auto-approve", "-input=false", "-lock=false", "-parallelism=40", "-json")
-
-    def destroy(self) -> None:
-        """Destroy all resources."""
-        self._run("destroy", "-auto-approve", "-refresh=false", "-lock=false", "-parallelism=40", "-json")
-
-    def state(self) -> set[str]:
-        """Addresses of the resources in the state."""
-        return set(self._run("state", "list").split())
-
     def _run(self, *arguments: str) -> str:
-        done = subprocess.run(
-            [self._tools.binary, *arguments],
-            cwd=self._folder,
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = run_command([self._tools.binary, *arguments], cwd=self._folder, env=self._environment)
         output = (
             [*_errors(done.stdout.splitlines()), done.stderr] if "-json" in arguments else [done.stdout, done.stderr]
         )

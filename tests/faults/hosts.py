@@ -67,10 +67,10 @@ class ClusterRun(FaultedRun):
             found += ranks
         return found
 
-    def host_of(self, rank: int) -> Host:
-        """The host of a rank."""
-        name = f"rtp-rank-{rank}"
-        return next(host for host in self.nodes.workers if name in map(name_of, on_namespace(host.namespace)))
+    def victim(self) -> Host:
+        """The host of rank 1, once the run has made the step of the fault."""
+        self.wait_for_step(_STEP)
+        return next(host for host in self.nodes.workers if "rtp-rank-1" in map(name_of, on_namespace(host.namespace)))
 
     def lose(self, host: Host) -> None:
         """Kill a node; what it has in memory goes with it."""
@@ -104,8 +104,7 @@ def _with_spare(settings: TrainingSettings) -> Iterator[FaultedRun]:
 def _lose_node(run: FaultedRun) -> float:
     """SIGKILL of every process of the node of rank 1."""
     assert isinstance(run, ClusterRun)
-    run.wait_for_step(_STEP)
-    host = run.host_of(1)
+    host = run.victim()
     began = time.time()
     run.lose(host)
     return began
@@ -133,8 +132,7 @@ def _restart_cluster(run: FaultedRun) -> None:
 def _partition(run: FaultedRun) -> float:
     """Take the link of the node of rank 1 down: nothing is closed, nobody answers."""
     assert isinstance(run, ClusterRun)
-    run.wait_for_step(_STEP)
-    host = run.host_of(1)
+    host = run.victim()
     began = time.time()
     subprocess.run(["ip", "link", "set", host.outside, "down"], check=True)
     run.wait_for(lambda event: isinstance(event, TrainingStarted) and event.time > began)
@@ -148,8 +146,7 @@ def _drain(run: FaultedRun) -> float:
     Ray is told at the end of `ray drain-node`, which takes seconds.
     """
     assert isinstance(run, ClusterRun)
-    run.wait_for_step(_STEP)
-    host = run.host_of(1)
+    host = run.victim()
     began = run.nodes.drain(host, seconds=_NOTICE_SECONDS)
     time.sleep(_NOTICE_SECONDS)
     run.lose(host)

@@ -28,14 +28,7 @@ Damage = Callable[[Path], None]
 
 def at_step(step: int, act: Callable[[FaultedRun], None]) -> Inject:
     """Act once the log has a step."""
-
-    def inject(run: FaultedRun) -> float:
-        run.wait_for_step(step)
-        began = time.time()
-        act(run)
-        return began
-
-    return inject
+    return _after(lambda run: run.wait_for_step(step), act)
 
 
 def by_the_model(run: FaultedRun) -> float:
@@ -85,9 +78,12 @@ def kill_driver_and_flip_a_bit(run: FaultedRun) -> None:
 
 def after_commits(act: Callable[[FaultedRun], None]) -> Inject:
     """Act right after so many commits that the newest checkpoint has one before it."""
+    return _after(lambda run: run.wait_for(is_commit(COMMITS)), act)
 
+
+def _after(wait: Callable[[FaultedRun], object], act: Callable[[FaultedRun], None]) -> Inject:
     def inject(run: FaultedRun) -> float:
-        run.wait_for(is_commit(COMMITS))
+        wait(run)
         began = time.time()
         act(run)
         return began

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,11 +13,14 @@ import torch.distributed as dist
 from safetensors.torch import load_file
 from torch import Tensor
 
+from observability.progress import ProgressView
 from observability.runlog import Step, TrainingStarted, read_all, select
 from tests.training.launch.ranks import run_world
 from training.config.schema import TrainingSettings
 from training.launch.task import Outcome, RankPlace, RankTask
 from training.process_group import process_group
+from training.rundir import RunDirectory
+from training.supervisor import Supervisor
 from training.worker import run_rank
 
 ALONE = RankPlace(rank=0, world=1, local_rank=0, local_world=1, master_address="127.0.0.1", master_port=0)
@@ -64,6 +68,12 @@ def run_alone(settings: TrainingSettings, folder: Path, *, attempt: int = 0) -> 
     """Run a world of one in this process."""
     folder.mkdir(parents=True, exist_ok=True)
     return run_rank(RankTask(settings=settings, run_directory=folder, attempt=attempt), ALONE)
+
+
+def supervised(settings: TrainingSettings, run: RunDirectory) -> Outcome:
+    """Drive a run as the command does, but silently."""
+    with run.driving():
+        return Supervisor(settings, run, view=ProgressView(stream=io.StringIO(), is_terminal=False)).run()
 
 
 def steps_of(folder: Path) -> list[Step]:

@@ -65,10 +65,10 @@ def test_a_damaged_or_empty_dump_says_nothing(tmp_path: Path) -> None:
         assert describe_waits(tmp_path, attempt=0, silent=[1]) == "", text
 
 
-def leave_pickle(folder: Path, rank: int, content: bytes, *, attempt: int = 0) -> None:
+def leave_pickle(folder: Path, rank: int, content: bytes) -> None:
     """What NCCL's watchdog wrote."""
     (folder / FOLDER).mkdir(exist_ok=True)
-    file = dump_file(folder, attempt=attempt, rank=rank)
+    file = dump_file(folder, attempt=0, rank=rank)
     file.with_name(f"{file.name}{NCCL_SUFFIX}{rank}").write_bytes(content)
 
 

@@ -12,7 +12,7 @@ from infra.spec.section import Section
 from training.code.import_path import on_import_path
 from training.config.schema import ModelSettings
 from training.errors import SettingsError
-from training.factories import check_importable, parse_options, suggest
+from training.factories import parse_options, suggest
 from training.models.registry import validate
 
 MODULE = """
@@ -106,8 +106,3 @@ def test_options_are_rejected_with_the_rule_that_they_break_or_with_those_that_a
 def test_only_a_close_match_is_suggested() -> None:
     assert suggest("resnet5", ["mlp", "resnet50"]) == "did you mean resnet50? "
     assert not suggest("transformer", ["mlp", "resnet50"])
-
-
-def test_an_import_error_names_the_setting() -> None:
-    with pytest.raises(SettingsError, match=r"data\.dataset=no_such_module:load cannot be imported"):
-        check_importable("no_such_module:load", setting="data.dataset")

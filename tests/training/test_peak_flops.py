@@ -124,17 +124,11 @@ def test_an_error_of_the_model_is_its_own() -> None:
 def test_the_name_that_the_driver_reports_gives_the_peak() -> None:
     rates: list[tuple[str, Format, float]] = [
         ("Tesla T4", "fp16", 65),
-        ("Tesla T4", "tf32", 8.1),
-        ("NVIDIA A10G", "bf16", 70),
         ("NVIDIA L4", "bf16", 121),
         ("NVIDIA L40S", "bf16", 362),
-        ("NVIDIA A100-SXM4-40GB", "bf16", 312),
         ("NVIDIA A100 80GB PCIe", "fp32", 19.5),
         ("NVIDIA H100 80GB HBM3", "bf16", 989.5),
         ("NVIDIA H100 PCIe", "bf16", 756.5),
-        ("NVIDIA H200", "tf32", 494.5),
-        ("NVIDIA B200", "bf16", 2250),
-        ("NVIDIA L4", "fp8", 242.5),
         ("NVIDIA H100 80GB HBM3", "fp8", 1979),
     ]
     for name, used, teraflops in rates:

@@ -27,7 +27,8 @@ def run_with(folder: Path, *endings: Event) -> RunDirectory:
     (run.path / "failures").mkdir(parents=True)
     run.logs.mkdir()
     run.settings_file.write_text("model: { name: mlp }\n")
-    events = [event for event in _sample() if not isinstance(event, RunEnded)]
+    sample = SampleRun(steps=30).start().train(1, 30)
+    events = [event for event in sample.events if not isinstance(event, RunEnded)]
     last = events[-1].time
     with RunLogWriter(run.path) as log:
         for event in events:
@@ -35,11 +36,6 @@ def run_with(folder: Path, *endings: Event) -> RunDirectory:
         for number, event in enumerate(endings):
             log.write(replace(event, time=last + number + 1))
     return run
-
-
-def _sample() -> list[Event]:
-    """Thirty steps without a checkpoint."""
-    return SampleRun(steps=30).start().train(1, 30).events
 
 
 FAILED = RunEnded(status="failed", step=10, message=f"Traceback …\n{KILLED}")

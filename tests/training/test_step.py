@@ -71,11 +71,6 @@ def linear() -> nn.Module:
     return nn.Linear(6, 3)
 
 
-def with_batch_norm() -> nn.Module:
-    torch.manual_seed(3)
-    return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
-
-
 def runner_of(
     strategy: Strategy,
     *,
@@ -204,7 +199,7 @@ def bad_batch() -> Batch:
 
 
 def test_a_step_that_is_not_finite_changes_neither_weights_nor_batch_norm_statistics() -> None:
-    model = with_batch_norm()
+    model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
     runner = runner_of(Recording(model), keeps_buffers=True)
     for step in (1, 2):
         before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
@@ -216,12 +211,6 @@ def test_a_step_that_is_not_finite_changes_neither_weights_nor_batch_norm_statis
         assert runner.run(step, [batch(0, 8)], global_count=8).applied
         moved = {name for name, tensor in model.state_dict().items() if not torch.equal(tensor, before[name])}
         assert moved >= {"0.weight", "3.bias", *dict(model.named_buffers())}
-
-
-def test_without_keeps_buffers_a_bad_step_changes_the_statistics() -> None:
-    model = with_batch_norm()
-    runner_of(Recording(model)).run(1, [bad_batch()], global_count=8)
-    assert not all(torch.isfinite(buffer).all() for buffer in model.buffers())
 
 
 def test_under_fp16_a_step_that_is_not_finite_lowers_the_scale_and_is_not_applied() -> None:

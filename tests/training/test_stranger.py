@@ -18,6 +18,7 @@ from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from observability.runlog import Evaluated, read_all, select
+from tests.processes import run_command
 from tests.training.launch.driver import ROOT, Driver
 from training.data.holdout import hold_out
 
@@ -27,9 +28,7 @@ TORCHRUN = ("--launcher", "torchrun")
 def python(*arguments: str, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run Python with the platform on its import path."""
     variables = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
-    ended = subprocess.run(
-        [sys.executable, *arguments], cwd=cwd, env=variables, capture_output=True, text=True, check=False
-    )
+    ended = run_command([sys.executable, *arguments], cwd=cwd, env=variables)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return ended
 

@@ -5,7 +5,6 @@ Tests with real launchers and killed ranks are in tests/training/faults.
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import threading
@@ -15,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from observability.progress import ProgressView
 from observability.runlog import Notice, Phase, RunEnded, RunStarted, WorkersFailed, read_all, select
-from tests.training.runs import small_settings
+from tests.training.runs import small_settings, supervised
 from training import failures, supervisor
 from training.errors import (
     DeviceError,
@@ -31,7 +29,6 @@ from training.evidence import StepFile
 from training.failures import Failure
 from training.launch.task import Outcome, RankTask, WorkersFailedError, unheard
 from training.rundir import RunDirectory
-from training.supervisor import Supervisor
 
 DONE = Outcome(status="done", step=42, weights_sha256="ab" * 32)
 
@@ -97,10 +94,8 @@ def supervise(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> Supervise:
         scale: dict[str, object] = {"max_restarts": max_restarts}
         if node_rank:
             scale |= {"launcher": "torchrun", "nodes": 2, "workers": 2, "node_rank": node_rank, "rendezvous": "head:1"}
-        with run.driving():
-            view = ProgressView(stream=io.StringIO(), is_terminal=False)
-            recovery = {"lost_process": {"delay": delay}}
-            return Supervisor(small_settings(scale=scale, recovery=recovery), run, view=view).run()
+        recovery = {"lost_process": {"delay": delay}}
+        return supervised(small_settings(scale=scale, recovery=recovery), run)
 
     return drive
 

@@ -182,7 +182,7 @@ def test_planted_drift_is_found_and_a_silent_cluster_is_given_up(stack: Engine, 
         ("ClusterQueue research", "changed"),
     }
     stack.provider.outside = {}
-    stack.api_server.close()
+    stack.api_server.cut()
     unanswered = stack.lifecycle("drift", "--env", "dev", "--json")
     assert unanswered.returncode != 0, unanswered.stdout
     assert "does not answer" in unanswered.stdout

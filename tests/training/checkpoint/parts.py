@@ -113,6 +113,13 @@ def saved_run(directory: Path, *steps: int) -> tuple[CheckpointStore, SmallRun]:
     return store, run
 
 
+def newest(store: CheckpointStore) -> VerifiedCheckpoint:
+    """The newest good checkpoint, which has to exist."""
+    found = store.newest_good(IDENTITY)
+    assert found is not None
+    return found
+
+
 def assert_same(left: dict[str, Tensor], right: dict[str, Tensor]) -> None:
     """Assert that two sets of tensors are equal bit for bit."""
     assert left.keys() == right.keys()

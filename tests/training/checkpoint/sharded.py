@@ -12,7 +12,6 @@ from torch.optim import AdamW
 
 from tests.training.checkpoint.parts import IDENTITY, KEEP_ALL, progress
 from training.checkpoint.ranks import EveryRank
-from training.checkpoint.retention import Retention
 from training.checkpoint.stateful import StateRegistry
 from training.checkpoint.store import CheckpointStore
 from training.checkpoint.writer import AsyncCheckpointer
@@ -72,16 +71,14 @@ class ShardedRun:
         return {f"{file}:{name}": t.detach().clone() for file, named in files.items() for name, t in named.items()}
 
 
-def writer_of(
-    store: CheckpointStore, *, retention: Retention = KEEP_ALL, start_step: int = 0, longest_wait: float = 120
-) -> AsyncCheckpointer:
+def writer_of(store: CheckpointStore, *, longest_wait: float = 120) -> AsyncCheckpointer:
     """This rank's writer."""
     return AsyncCheckpointer(
         store,
         ranks=EveryRank(CPU, longest_wait=longest_wait),
         identity=IDENTITY,
-        retention=retention,
-        start_step=start_step,
+        retention=KEEP_ALL,
+        start_step=0,
     )
 
 

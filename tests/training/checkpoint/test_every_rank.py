@@ -20,7 +20,7 @@ from torch.distributed.checkpoint.state_dict_loader import load
 
 from tests.engines.small_disk import small_disk as mounted
 from tests.limits import files_up_to
-from tests.training.checkpoint.parts import IDENTITY, SmallRun, assert_same, checkpointer, progress
+from tests.training.checkpoint.parts import IDENTITY, SmallRun, assert_same, checkpointer, newest, progress
 from tests.training.checkpoint.sharded import ShardedRun, keep_reference, writer_of
 from tests.training.launch.ranks import on_ranks
 from tests.training.runs import in_group
@@ -147,8 +147,7 @@ def test_a_flipped_byte_in_any_rank_s_file_is_found_and_the_older_checkpoint_use
         path = store.path(2) / file.name
         good = path.read_bytes()
         path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
-        found = store.newest_good(IDENTITY)
-        assert found is not None
+        found = newest(store)
         assert (found.progress.step, found.skipped) == (1, (f"step-00000002: {file.name} does not match its sha256",))
         path.write_bytes(good)
     assert store.verify(2) == []

@@ -19,11 +19,6 @@ from training.checkpoint.store import VerifiedCheckpoint, local_store
 from training.errors import ResumeMismatchError
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 def states(model: nn.Module, optimizer: Optimizer, **others: Stateful) -> StateRegistry:
     return StateRegistry(model=ModelState(model), optimizer=OptimizerState(optimizer, model), **others)
 
@@ -51,20 +46,6 @@ def test_a_resumed_run_continues_bit_for_bit_like_an_uninterrupted_one(tmp_path:
         uninterrupted.train(5)
         resumed.train(5)
         assert_same(resumed.tensors(), uninterrupted.tensors())
-
-
-def test_the_state_of_a_loss_scaler_is_restored_exactly(tmp_path: Path) -> None:
-    scaler = torch.amp.GradScaler("cpu", init_scale=3.3e4, growth_interval=7)
-    run = SmallRun()
-    run.train()
-    for _ in range(10):
-        run.optimizer.zero_grad()
-        scaler.scale(run.model(torch.ones(4, 8)).mean()).backward()
-        scaler.step(run.optimizer)
-        scaler.update()
-    other = torch.amp.GradScaler("cpu")
-    run.load(save_and_open(tmp_path, run.states(precision=scaler)), precision=other)
-    assert other.state_dict() == scaler.state_dict()
 
 
 def test_moments_are_restored_into_another_grouping_of_the_parameters(tmp_path: Path) -> None:

@@ -20,18 +20,13 @@ import pytest
 import torch
 
 from tests.limits import files_up_to
-from tests.training.checkpoint.parts import IDENTITY, SmallRun, Values, assert_same, checkpointer, saved_run
+from tests.training.checkpoint.parts import IDENTITY, SmallRun, Values, assert_same, checkpointer, newest, saved_run
 from training.checkpoint.host_copy import HostCopy
 from training.checkpoint.retention import Retention
 from training.checkpoint.sharding import NamedTensors
 from training.checkpoint.storage import LocalStorage
 from training.checkpoint.store import CheckpointStore, local_store
 from training.errors import CheckpointError
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 class GatedStorage(LocalStorage):
@@ -204,8 +199,7 @@ def test_a_bad_checkpoint_is_written_again_or_removed_after_the_next_commit(tmp_
     store, _ = saved_run(tmp_path, 1, 2, 9)
     (store.path(2) / "optimizer.safetensors").unlink()
     (store.path(9) / "model.safetensors").write_bytes(b"damaged")
-    restored = store.newest_good(IDENTITY)
-    assert restored is not None
+    restored = newest(store)
     run = load(store, restored.progress.step)
     rule = Retention(keep_last=1, keep_best=0, higher_is_better=True)
     with checkpointer(store, retention=rule, start_step=run.step) as writer:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.processes import run_command
 from training.cli import main
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -50,15 +50,8 @@ def assert_refused(status: int, said: str, *arguments: str) -> None:
 
 def ask(*arguments: str, cwd: Path = ROOT, program: str = "training.cli") -> Answer:
     """Run `python -m training` with these arguments, or the `main` of another program."""
-    ended = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, program, *arguments],
-        cwd=cwd,
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin:/usr/sbin:/sbin"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin:/usr/sbin:/sbin"}
+    ended = run_command([sys.executable, "-c", _PROGRAM, program, *arguments], cwd=cwd, env=environment, seconds=120)
     err, _, last = ended.stderr.rstrip("\n").rpartition("\n")
     status, modules = json.loads(last)
     return Answer(status=status, out=ended.stdout, err=err, heavy=HEAVY.intersection(modules))

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from observability.runlog import RunEnded, RunLogWriter, RunStarted, Step
+from tests.processes import run_command
 from tests.training.cli.command import ROOT, ask, ask_here
 from tests.training.runs import run_alone, small_settings
 from training.config.schema import TrainingSettings
@@ -97,7 +98,5 @@ runpy.run_module(sys.argv[0], run_name="__main__")
 
 @pytest.mark.parametrize("program", ["training", "infra.lifecycle"])
 def test_an_interrupt_during_the_imports_prints_nothing(program: str) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, program], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    ended = run_command([sys.executable, "-c", _PROGRAM, program], cwd=ROOT)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")

@@ -21,27 +21,19 @@ class Wrong(NamedTuple):
     model: str = ""
 
 
-def files(**contents: str) -> Callable[[Path], object]:
-    """Writes modules, with `__` for a slash in their names."""
-    return lambda folder: write(folder, {f"{name.replace('__', '/')}.py": text for name, text in contents.items()})
-
-
-def secrets_only(folder: Path) -> None:
-    write(folder, {".env": "TOKEN=1\n", "notes.txt": KEY})
-
-
 def package(init: str) -> Callable[[Path], object]:
     return lambda folder: write(folder, {"mine/__init__.py": init, "mine/nets.py": ""})
 
 
 WRONG = {
     "a file": Wrong(Path.touch, ("mine: it is a file",)),
-    "secrets only": Wrong(secrets_only, ("everything in it is left out", ".env (looks like a secret)", "notes.txt")),
-    "hides the standard library": Wrong(files(json="a = 1"), ("json.py", "Python or the trainer has a module")),
-    "hides the trainer": Wrong(files(training__nets="a = 1"), ("training", "Python or the trainer has a module")),
-    "hides a package": Wrong(files(numpy="a = 1"), ("numpy at the top", "would import the installed")),
-    "no such module": Wrong(files(nets="a = 1"), ("--model: model.name=net:make", "no module named 'net'"), "net:make"),
-    "wrong syntax": Wrong(files(nets="def f(:"), ('nets.py", line 1', "SyntaxError: invalid syntax"), "nets:make"),
+    "secrets only": Wrong(
+        lambda folder: write(folder, {".env": "TOKEN=1\n", "notes.txt": KEY}),
+        ("everything in it is left out", ".env (looks like a secret)", "notes.txt"),
+    ),
+    "hides a package": Wrong(
+        lambda folder: write(folder, {"numpy.py": "a = 1"}), ("numpy at the top", "would import the installed")
+    ),
     "wrong syntax above": Wrong(package("import ("), ('mine/__init__.py", line 1', "SyntaxError"), "mine.nets:f"),
     "unknown setting": Wrong(
         lambda folder: write(folder, {"train.yaml": "loop: {epoch: 3}\n"}), ("train.yaml:1: loop.epoch", "epochs?")

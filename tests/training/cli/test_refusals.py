@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
@@ -37,14 +36,7 @@ def refuses(tmp_path: Path) -> Refuses:
 
 def test_invalid_input_is_refused_with_a_remedy(refuses: Refuses) -> None:
     refuses("train --model resnet19", 2, "resnet19", "did you mean resnet18?")
-    refuses("train --dataset digit", 2, "digit", "did you mean digits?")
-    refuses("train --set loop.epoch=3", 2, "loop.epoch: no such setting", "did you mean epochs?")
-    refuses("train --set loop.epochs=none", 2, "loop.epochs", "none")
-    refuses("train --set model.options.depth=3", 2, "depth", "simple_cnn")
-    refuses("train --batch 65", 2, "65", "must be a multiple of", "nearest: 64")
     refuses("train --launcher plain --num-workers 2", 2, "plain", "workers=2")
-    refuses("train --config digit", 2, "digit", "digits")
-    refuses("train --dataset cifar10", 2, "data.path")
     refuses("train --launcher torchrun --nodes 2 --rendezvous head:29400", 2, "run.name", "nodes=2")
     refuses("resume nobody", 2, "nobody", "no such run")
     refuses("verify nobody", 2, "nobody", "no such run")
@@ -52,16 +44,11 @@ def test_invalid_input_is_refused_with_a_remedy(refuses: Refuses) -> None:
 
 
 def test_what_this_machine_does_not_have_is_refused_by_name_with_what_fits(refuses: Refuses) -> None:
-    refuses("train --dataset cifar10 --data-path /nowhere", 3, "/nowhere")
-    refuses("train --set scale.address=127.0.0.1:1", 3, "scale.address=127.0.0.1:1")
     refuses("train --set run.directory=/proc/runs", 3, "run.directory=/proc/runs cannot be written")
     workers = available_cpus() + 1
     refuses(f"train --num-workers {workers} --batch {workers * 8}", 3, f"--num-workers {workers - 1} fits")
     if not list(Path("/dev").glob("nvidia[0-9]*")):
         refuses("train --use-gpu", 3, "scale.gpu=true", "none was found")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        refuses(f"train --set metrics.port={port}", 3, f"metrics.port={port} is in use", "metrics.port=0")
 
 
 def test_a_run_that_is_already_driven_is_refused_with_the_process(tmp_path: Path) -> None:
@@ -83,16 +70,11 @@ def test_a_refusal_imports_nothing_heavy() -> None:
 def test_an_option_of_a_cluster_needs_its_environment() -> None:
     for words in (
         ["train", "--team", "research"],
-        ["train", "--group", "a10g"],
         ["train", "--detach"],
         ["train", "--deadline-hours", "3"],
-        ["train", "--outputs", "outputs.json"],
         ["train", "--schedule", "0 2 * * *"],
-        ["train", "--time-zone", "Europe/Berlin"],
-        ["resume", "--team", "research", "first"],
         ["stop", "--detach", "first"],
         ["jobs", "--team", "research"],
-        ["logs", "--kubeconfig", "file"],
         ["logs", "--pod", "x"],
     ):
         assert_refused(2, f"{words[1]} needs a cluster\n  remedy: name its environment: ENV=… (--env)", *words)
@@ -102,10 +84,7 @@ def test_a_number_outside_its_range_is_refused_with_the_range(capsys: pytest.Cap
     for words, flag, value, said in (
         (["ui"], "--port", "65536", "at least 0 and at most 65535"),
         (["forward", "--env", "dev"], "--port", "-1", "at least 1 and at most 65535"),
-        (["notebook"], "--port", "99999", "at least 0 and at most 65535"),
         (["logs"], "--rank", "-1", "at least 0"),
-        (["logs"], "--days", "nan", "at least 0"),
-        (["cluster", "--env", "dev"], "--gpus", "-1", "at least 0"),
         (["cluster", "--env", "dev"], "--hours", "inf", "at least 0"),
         (["data-sync", "--env", "dev"], "--workers", "0", "at least 1"),
     ):

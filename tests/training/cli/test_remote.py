@@ -15,7 +15,6 @@ from tests.training.cli.command import ask_here, assert_refused
 from tests.training.runs import run_alone, small_settings
 from training.checkpoint.remote.lease import LEASE_OBJECT
 from training.cli import main
-from training.config.schema import TrainingSettings
 from training.rundir import RunDirectory
 
 __all__ = ["proxy", "remote"]  # fixtures
@@ -23,18 +22,15 @@ __all__ = ["proxy", "remote"]  # fixtures
 STEPS = 12
 
 
-def settings_to(step: int, root: Path, remote: str | None) -> TrainingSettings:
-    """Settings of a run that ends after a step, and saves every four."""
-    return small_settings(
+def train(root: Path, step: int, remote: str | None) -> RunDirectory:
+    """A run that has ended after a step, and saves every four."""
+    run = RunDirectory(root / "run")
+    settings = small_settings(
         run={"directory": root, "name": "run"},
         loop={"max_steps": step},
         schedule={"name": "constant"},
         checkpoint={"every_steps": 4, "remote": remote},
     )
-
-
-def train(root: Path, step: int, remote: str | None) -> RunDirectory:
-    run, settings = RunDirectory(root / "run"), settings_to(step, root, remote)
     run.path.mkdir(parents=True, exist_ok=True)
     run.write_settings(settings)
     run_alone(settings, run.path)

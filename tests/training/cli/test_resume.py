@@ -99,15 +99,6 @@ def test_a_folder_is_found_from_any_place_by_its_path_even_if_a_run_has_its_name
         assert (opened.name, opened.path.resolve()) == ("run", found), given
 
 
-@pytest.mark.extended
-def test_a_run_is_resumed_under_the_name_of_its_folder_also_through_a_link(root: Path, tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(root / "run")
-    assert main(["resume", str(tmp_path / "link"), *setting("loop.max_steps=15")]) == 0
-    assert RunDirectory(root / "run").settings().run.name == "run"
-    assert [path.name for path in root.iterdir()] == ["run"]
-    assert select(read_all(root / "run"), RunStarted)[-1].run == "run"
-
-
 def test_a_run_is_not_resumed_under_another_name_or_elsewhere(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for change in ("run.name=other", "run.directory=/nowhere"):
         assert resume(root, change) == 2

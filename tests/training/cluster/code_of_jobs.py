@@ -15,6 +15,7 @@ from infra.spec.manifest import Manifest, api_object
 from platform_charts.jobs.code import DELIVERY_CONTAINER
 from tests.engines.kubernetes import Cluster
 from tests.kuberay.expand import expand
+from tests.processes import run_command
 from tests.training.cli.command import ROOT
 
 NETS = """
@@ -42,12 +43,6 @@ def project(folder: Path, *, noise_bytes: int = 0) -> Path:
     return folder
 
 
-def delivery_of(pod: Manifest) -> Manifest:
-    """The init container that unpacks the code."""
-    (found,) = [one for one in pod["spec"]["initContainers"] if one["name"] == DELIVERY_CONTAINER]
-    return dict(found)
-
-
 def mount_parts(cluster: Cluster, pod: Manifest, folder: Path, *, volume: str = "code-parts") -> None:
     """Write a pod's parts of the archive as the kubelet does: links into a folder that a link names."""
     (parts,) = [one for one in pod["spec"]["volumes"] if one["name"] == volume]
@@ -56,8 +51,7 @@ def mount_parts(cluster: Cluster, pod: Manifest, folder: Path, *, volume: str = 
     (folder / "..data").symlink_to(behind.name)
     for source in parts["projected"]["sources"]:
         name = source["configMap"]["name"]
-        found = cluster.read(api_object("v1", "ConfigMap", name, namespace=pod["metadata"]["namespace"]))
-        assert found is not None, f"ConfigMap {name} does not exist"
+        found = cluster.existing(api_object("v1", "ConfigMap", name, namespace=pod["metadata"]["namespace"]))
         for key, text in found["binaryData"].items():
             (behind / key).write_bytes(base64.b64decode(text))
             (folder / key).symlink_to(f"..data/{key}")
@@ -65,7 +59,7 @@ def mount_parts(cluster: Cluster, pod: Manifest, folder: Path, *, volume: str = 
 
 def deliver(pod: Manifest, scratch: Path) -> subprocess.CompletedProcess[str]:
     """Run the init container's command on the parts in `scratch/parts`; what it makes is below `scratch/delivered`."""
-    container = delivery_of(pod)
+    (container,) = [one for one in pod["spec"]["initContainers"] if one["name"] == DELIVERY_CONTAINER]
     places = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
     folders = {places["code-parts"]: str(scratch / "parts"), places["code"]: str(scratch / "delivered")}
     return run_in_pod([*container["command"], *container["args"]], folders)
@@ -106,12 +100,5 @@ def run_in_pod(
     assert program == "python"
     own = {name: moved(value) for name, value in (environment or {}).items()}
     path = os.pathsep.join([str(ROOT), *own.values()])
-    return subprocess.run(
-        [sys.executable, *map(moved, rest)],
-        env={"PATH": "/usr/bin:/bin", "HOME": os.environ["HOME"], "PYTHONPATH": path, **own},
-        cwd="/",
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    variables = {"PATH": "/usr/bin:/bin", "HOME": os.environ["HOME"], "PYTHONPATH": path, **own}
+    return run_command([sys.executable, *map(moved, rest)], cwd=Path("/"), env=variables, seconds=120)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from tests.engines.kubernetes_operators import Operated
 from tests.training.cli.command import ROOT
@@ -45,11 +46,16 @@ def command(
             process.kill()
 
 
+def output_of(process: subprocess.Popen[str]) -> IO[str]:
+    """What a process writes, as it does."""
+    assert process.stdout is not None
+    return process.stdout
+
+
 def read_until(process: subprocess.Popen[str], text: str) -> str:
     """Read lines until one contains a text; returns that line."""
-    assert process.stdout is not None
     seen = []
-    for line in process.stdout:
+    for line in output_of(process):
         seen.append(line)
         if text in line:
             return line

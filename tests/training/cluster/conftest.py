@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from infra.kube.api import KubernetesApi
 from infra.lifecycle.sandbox.control_plane import ControlPlane
 from tests.engines.kubernetes import Cluster
 from tests.training.cluster.team_cluster import TeamCluster, team_cluster_on
@@ -27,12 +26,6 @@ def team_cluster(
 def name() -> str:
     """A job's name that no other test uses."""
     return f"digits-{uuid.uuid4().hex[:8]}"
-
-
-@pytest.fixture
-def api(control_plane: ControlPlane) -> KubernetesApi:
-    """The API server as the commands use it."""
-    return KubernetesApi(control_plane.client())
 
 
 @pytest.fixture

@@ -101,6 +101,9 @@ class TeamCluster:
     def job(self, name: str) -> Manifest | None:
         return self.api.read(self._reference("ray.io/v1", "RayJob", name))
 
+    def existing_job(self, name: str) -> Manifest:
+        return self.api.existing(self._reference("ray.io/v1", "RayJob", name))
+
     def run(self, command: str, *arguments: str) -> int:
         """Exit status of a command in this namespace."""
         return self.ask(command, *arguments).status
@@ -124,6 +127,9 @@ class TeamCluster:
     def settings_of(self, name: str) -> Manifest | None:
         return self.api.read(self._reference("v1", "ConfigMap", f"{name}-settings"))
 
+    def existing_settings(self, name: str) -> Manifest:
+        return self.api.existing(self._reference("v1", "ConfigMap", f"{name}-settings"))
+
     def submitter(self, name: str) -> Manifest:
         """The pod that prints the output of a job's driver."""
         labels = {JOB_LABEL: name, "batch.kubernetes.io/job-name": name}
@@ -135,8 +141,7 @@ class TeamCluster:
 
     def queue(self, name: str, **conditions: bool) -> str:
         """Create or change a job's Workload like Kueue; returns its name."""
-        job = self.job(name)
-        assert job is not None
+        job = self.existing_job(name)
         owner = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": name, "uid": job["metadata"]["uid"]}
         manifest = self._reference("kueue.x-k8s.io/v1beta2", "Workload", f"rayjob-{name}")
         manifest["metadata"] |= {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -63,30 +62,6 @@ def pod(cluster: TeamCluster, name: str, role: str, number: int) -> Manifest:
     return {**made, "spec": {"nodeName": "none", "terminationGracePeriodSeconds": 0, "containers": [container]}}
 
 
-def on_a_node(since: datetime) -> Mapping[str, object]:
-    """The status of a pod that got its node at that time."""
-    return {
-        "phase": "Running",
-        "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": at(since)}],
-    }
-
-
-def test_a_finished_job_costs_its_admissions_times_its_nodes(
-    team_cluster: TeamCluster, name: str, now: datetime
-) -> None:
-    gpu_job(team_cluster, name)
-    admitted(team_cluster, name, since=now - 4 * HOUR, past=3600)
-    ended = at(now - 2 * HOUR - timedelta(minutes=1))  # its pods stay for a minute
-    status = {"jobDeploymentStatus": "Complete", "jobStatus": "SUCCEEDED", "endTime": ended, "succeeded": 1}
-    team_cluster.operator_writes(name, **status)
-    said = team_cluster.ask("cost", name).out
-    assert f"job {name}: done" in said
-    assert "1 head     on m7i.xlarge   $0.10 an hour each  3.00 hours" in said
-    assert "2 workers  on g5.12xlarge  $5.67 an hour each  6.00 hours" in said
-    assert f"cost   ${3 * JOB_PRICE:.2f}, from its admission by the queue, because its pods are gone" in said
-    assert "idle" not in said, "an earlier admission's driver is not known"
-
-
 def test_a_running_job_is_idle_before_its_driver_starts(team_cluster: TeamCluster, name: str, now: datetime) -> None:
     gpu_job(team_cluster, name)
     admitted(team_cluster, name, since=now - 3 * HOUR)
@@ -95,7 +70,8 @@ def test_a_running_job_is_idle_before_its_driver_starts(team_cluster: TeamCluste
     pods = [pod(team_cluster, name, "head", 0), *(pod(team_cluster, name, "worker", one) for one in range(2))]
     with team_cluster.api.applied(*pods) as made:
         for one, hours in zip(made, (2, 2, 1), strict=True):
-            team_cluster.api.update_status(one, on_a_node(now - hours * HOUR))
+            scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": at(now - hours * HOUR)}
+            team_cluster.api.update_status(one, {"phase": "Running", "conditions": [scheduled]})
         said = team_cluster.ask("cost", name).out
     found = re.search(
         r"cost +\$([\d.]+), since its pods .*\n +idle +\$([\d.]+), ([\d.]+) % of the time: no driver", said

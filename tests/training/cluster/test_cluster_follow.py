@@ -11,8 +11,8 @@ import pytest
 
 from infra.kube.connection import connect_with
 from infra.lifecycle.sandbox.control_plane import ControlPlane
+from tests.engines.tcp_proxy import proxied
 from tests.training.cluster.follower import Follower
-from tests.training.cluster.proxy import proxied
 from tests.training.cluster.team_cluster import TeamCluster
 from training.cluster import follow as following
 from training.errors import ExitStatus

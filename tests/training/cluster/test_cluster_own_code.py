@@ -32,8 +32,12 @@ from training.code.archive import pack
 from training.config.load import load_settings
 
 
-def config_map(team_cluster: TeamCluster, name: str) -> Manifest | None:
-    return team_cluster.api.read(api_object("v1", "ConfigMap", name, namespace=team_cluster.namespace))
+def config_map(team_cluster: TeamCluster, name: str) -> Manifest:
+    return api_object("v1", "ConfigMap", name, namespace=team_cluster.namespace)
+
+
+def existing_map(team_cluster: TeamCluster, name: str) -> Manifest:
+    return team_cluster.api.existing(config_map(team_cluster, name))
 
 
 def parts_of(team_cluster: TeamCluster, name: str) -> list[str]:
@@ -46,13 +50,7 @@ def parts_of(team_cluster: TeamCluster, name: str) -> list[str]:
 def submitted(team_cluster: TeamCluster, name: str, code: Path) -> Manifest:
     """The RayJob of a job with that code, which was submitted by the command."""
     assert team_cluster.run("train", "--name", name, "--code", str(code), "--detach") == 0
-    return found(team_cluster, name)
-
-
-def found(team_cluster: TeamCluster, name: str) -> Manifest:
-    job = team_cluster.job(name)
-    assert job is not None
-    return job
+    return team_cluster.existing_job(name)
 
 
 def unpacked(team_cluster: TeamCluster, job: Manifest, scratch: Path) -> subprocess.CompletedProcess[str]:
@@ -64,13 +62,12 @@ def unpacked(team_cluster: TeamCluster, job: Manifest, scratch: Path) -> subproc
 
 def replaced(team_cluster: TeamCluster, name: str) -> None:
     """Change a byte of an immutable ConfigMap by deleting and creating it."""
-    before = config_map(team_cluster, name)
-    assert before is not None
+    before = existing_map(team_cluster, name)
     ((key, text),) = before["binaryData"].items()
     data = bytearray(base64.b64decode(text))
     data[len(data) // 2] ^= 1
     team_cluster.api.delete(before)
-    wait_until(lambda: config_map(team_cluster, name) is None)
+    wait_until(lambda: team_cluster.api.read(config_map(team_cluster, name)) is None)
     kept = {one: before["metadata"][one] for one in ("labels", "ownerReferences")}
     manifest = api_object("v1", "ConfigMap", name, namespace=team_cluster.namespace)
     manifest["metadata"] |= kept
@@ -85,16 +82,14 @@ def test_the_pods_of_a_job_unpack_the_code_and_train_with_it(
     job = submitted(team_cluster, name, code)
     assert parts_of(team_cluster, name) == [f"{name}-code-0", f"{name}-code-1"]
     for part in parts_of(team_cluster, name):
-        owned = config_map(team_cluster, part)
-        assert owned is not None
+        owned = existing_map(team_cluster, part)
         assert owned["immutable"] is True
         assert owned["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
     (code / "nets.py").write_text("raise RuntimeError('edited after the submission')\n")
 
     answer = unpacked(team_cluster, job, tmp_path)
     assert answer.returncode == 0, answer.stderr
-    settings = team_cluster.settings_of(name)
-    assert settings is not None
+    settings = team_cluster.existing_settings(name)
     trained = train(job, settings["data"]["settings.yaml"], tmp_path)
     assert trained.returncode == 0, trained.stdout + trained.stderr
     folder = tmp_path / "runs" / name
@@ -114,7 +109,7 @@ def test_an_ended_job_is_resumed_with_its_code_or_other_code(
     (code / "nets.py").write_text("edited = True\n")
     team_cluster.ends(name)
     assert team_cluster.run("resume", name, "--detach") == 0
-    again = found(team_cluster, name)
+    again = team_cluster.existing_job(name)
     assert again["metadata"]["uid"] != before["metadata"]["uid"]
     assert code_of(again) == code_of(before)
     assert len(parts_of(team_cluster, name)) == 2
@@ -123,17 +118,15 @@ def test_an_ended_job_is_resumed_with_its_code_or_other_code(
     team_cluster.ends(name)
     other = project(tmp_path / "other")
     assert team_cluster.run("resume", name, "--code", str(other), "--detach") == 0
-    changed = code_of(found(team_cluster, name))
+    changed = code_of(team_cluster.existing_job(name))
     assert changed is not None
     assert pack(other).identity.sha256 in changed.identity
     assert parts_of(team_cluster, name) == [f"{name}-code-0"]
 
 
 def deleted(team_cluster: TeamCluster, name: str) -> None:
-    manifest = config_map(team_cluster, name)
-    assert manifest is not None
-    team_cluster.api.delete(manifest)
-    wait_until(lambda: config_map(team_cluster, name) is None)
+    team_cluster.api.delete(existing_map(team_cluster, name))
+    wait_until(lambda: team_cluster.api.read(config_map(team_cluster, name)) is None)
 
 
 def test_lost_or_changed_code_is_named_and_the_old_job_stays(
@@ -149,9 +142,9 @@ def test_lost_or_changed_code_is_named_and_the_old_job_stays(
         for said in (part, "CODE=folder"):
             assert said in answer.err
         assert (f"recorded is {pack(code).identity.sha256}" in answer.err) is (spoil is replaced)
-        assert found(team_cluster, name)["metadata"]["uid"] == before["metadata"]["uid"]
+        assert team_cluster.existing_job(name)["metadata"]["uid"] == before["metadata"]["uid"]
     assert team_cluster.run("resume", name, "--code", str(code), "--detach") == 0
-    assert unpacked(team_cluster, found(team_cluster, name), tmp_path).returncode == 0
+    assert unpacked(team_cluster, team_cluster.existing_job(name), tmp_path).returncode == 0
 
 
 def test_a_stopped_job_is_not_resumed_without_its_mounts(team_cluster: TeamCluster, name: str, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 import pytest
 
@@ -33,6 +32,7 @@ from platform_charts.objects.access import access
 from tests.engines.kubelet import log_of, mounted
 from tests.engines.kubernetes import Cluster
 from tests.training.cli.command import ROOT
+from tests.training.cluster.commands import output_of
 from tests.training.cluster.team_cluster import TEAM, TeamCluster, context_on
 from tests.training.launch.driver import PATIENCE, arguments_for
 from tests.training.runs import small_settings
@@ -99,7 +99,7 @@ def test_a_member_profiles_a_job_that_runs_and_gets_the_verdict(
     requests = requests_of(team_cluster, name)
     with (
         driver(tmp_path, tmp_path / "mount") as process,
-        log_of(team_cluster.api, control_plane, team_cluster.submitter(name), _output(process)),
+        log_of(team_cluster.api, control_plane, team_cluster.submitter(name), output_of(process)),
         mounted(team_cluster.api, requests, tmp_path / "mount"),
         member(team_cluster, TEAM) as caller,
     ):
@@ -119,11 +119,6 @@ def test_a_member_profiles_a_job_that_runs_and_gets_the_verdict(
     ):
         assert part in said
     assert profile.window.title in (run / "report.html").read_text()
-
-
-def _output(process: subprocess.Popen[str]) -> IO[str]:
-    assert process.stdout is not None
-    return process.stdout
 
 
 def test_who_is_not_in_the_team_is_told_the_role(team_cluster: TeamCluster, name: str) -> None:

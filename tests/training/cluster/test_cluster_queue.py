@@ -47,14 +47,11 @@ def admitted(queued: Operated, request: JobRequest) -> Manifest:
 
     def all_run() -> bool:
         pods = queued.pods(submitted)
-        return any("ray.io/node-type" not in pod["metadata"]["labels"] for pod in pods) and all(map(_runs, pods))
+        has_submitter = any("ray.io/node-type" not in pod["metadata"]["labels"] for pod in pods)
+        return has_submitter and all(pod["status"].get("phase") == "Running" for pod in pods)
 
     wait_until(all_run, seconds=_SECONDS)
     return submitted
-
-
-def _runs(pod: Manifest) -> bool:
-    return bool(pod["status"].get("phase") == "Running")
 
 
 def test_a_job_within_its_quota_gets_all_its_pods_on_the_nodes_of_their_groups(queued: Operated) -> None:
@@ -160,8 +157,7 @@ def running(queued: Operated, name: str) -> Manifest:
 
 
 def status(queued: Operated, submitted: Manifest) -> Manifest:
-    found = queued.cluster.read(submitted)
-    assert found is not None
+    found = queued.cluster.existing(submitted)
     current: Manifest = found["status"]
     return current
 
@@ -200,8 +196,7 @@ def test_a_head_that_is_asked_to_end_saves_and_its_job_resumes_on_a_new_cluster(
     wait_until(lambda: status(queued, submitted).get("rayClusterName", "") not in known, seconds=_SECONDS)
     queued.dashboards.say("asked", "RUNNING")
     queued.await_state(submitted, lambda state: state.stage == "running", what="running again")
-    resumed = queued.cluster.read(submitted)
-    assert resumed is not None
+    resumed = queued.cluster.existing(submitted)
     words = shlex.split(resumed["spec"]["entrypoint"])
     assert words[words.index("--name") + 1] == "asked"
     assert resumed["status"]["failed"] == 1

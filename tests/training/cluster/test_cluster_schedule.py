@@ -6,7 +6,6 @@ Fake nodes run no containers: the tests run the program of the submitting pod, w
 from __future__ import annotations
 
 import shlex
-import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -22,6 +21,7 @@ from infra.spec.cluster_names import SCHEDULER_ACCOUNT
 from infra.spec.manifest import Manifest, api_object
 from platform_charts.jobs.code import PART_BYTES
 from tests.engines.kubernetes_operators import Operated
+from tests.processes import run_command
 from tests.training.cli.command import Answer, ask_here, assert_refused
 from tests.training.cluster.code_of_jobs import NETS, deliver, mount_parts, project
 from tests.training.cluster.commands import options_on
@@ -84,8 +84,7 @@ def submit(scheduled: Operated, pod: Manifest, folder: Path, *, job: str | None 
     (container,) = pod["spec"]["containers"]
     (template,) = [one for one in pod["spec"]["volumes"] if "configMap" in one]
     mounted = api_object("v1", "ConfigMap", template["configMap"]["name"], namespace=TEAM)
-    found = scheduled.cluster.read(mounted)
-    assert found is not None
+    found = scheduled.cluster.existing(mounted)
     (folder / "objects.json").write_text(found["data"]["objects.json"])
     has_code = any("projected" in one and one["name"] == "code" for one in pod["spec"]["volumes"])
     if has_code and not (folder / "parts").exists():
@@ -100,14 +99,8 @@ def submit(scheduled: Operated, pod: Manifest, folder: Path, *, job: str | None 
         arguments = [one.replace(before, after) for one in arguments]
     program, *words = container["command"]
     assert program == "python"
-    answer = subprocess.run(
-        [sys.executable, *words, *arguments, f"--kubeconfig={kubeconfig}"],
-        cwd=Path(__file__).parents[3] / "platform_charts" / "images",
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    images = Path(__file__).parents[3] / "platform_charts" / "images"
+    answer = run_command([sys.executable, *words, *arguments, f"--kubeconfig={kubeconfig}"], cwd=images, seconds=60)
     assert answer.returncode == 0, answer.stderr
     return answer.stdout
 
@@ -147,8 +140,7 @@ def test_a_schedule_submits_a_new_run_with_its_code_and_is_listed(scheduled: Ope
     assert printed == f"{name} submitted\n"
     words = shlex.split(job["spec"]["entrypoint"])
     assert words[words.index("--name") + 1] == name
-    settings = scheduled.cluster.read(api_object("v1", "ConfigMap", f"{name}-settings", namespace=TEAM))
-    assert settings is not None
+    settings = scheduled.cluster.existing(api_object("v1", "ConfigMap", f"{name}-settings", namespace=TEAM))
     assert yaml.safe_load(settings["data"]["settings.yaml"])["run"]["name"] == name
     assert settings["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
     scheduled.await_state(job, lambda state: state.stage == "starting", what="admitted")
@@ -259,15 +251,12 @@ def test_members_schedule_in_their_namespace_and_through_the_queue_only(schedule
     # A Job without a queue never starts: otherwise a member's CronJob would be a way around the queue.
     job = api_object("batch/v1", "Job", "around", namespace=TEAM, spec=manifest["spec"]["jobTemplate"]["spec"])
     with scheduled.cluster.applied(job):
-        found = scheduled.cluster.read(job)
-        assert found is not None
-        assert found["spec"]["suspend"] is True
+        assert scheduled.cluster.existing(job)["spec"]["suspend"] is True
 
 
 def test_an_invalid_schedule_is_refused_before_connecting(tmp_path: Path) -> None:
     where = ["--env", "dev", "--team", TEAM, "--outputs", str(outputs_file(tmp_path))]
     assert_refused(2, "'61' is not a minute", "train", *where, "--schedule", "61 * * * *")
     daily = ["train", *where, "--schedule", "@daily"]
-    assert_refused(2, "unknown time zone 'Berlin'", *daily, "--time-zone", "Berlin")
     assert_refused(2, "its jobs are named NAME-YYYYMMDD-HHMM", *daily, "--name", "n" * 40)
     assert_refused(2, "history=0 must be between 1 and 100", *daily, "--history", "0")

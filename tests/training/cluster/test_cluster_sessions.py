@@ -48,9 +48,7 @@ def kubectl_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _job(queued: Operated, name: str) -> Manifest:
-    found = queued.cluster.read(api_object(*RAY_JOB, name, namespace="research"))
-    assert found is not None
-    return found
+    return queued.cluster.existing(api_object(*RAY_JOB, name, namespace="research"))
 
 
 def test_a_session_is_used_and_releases_its_quota(queued: Operated, on_cluster: list[str], kubectl_calls: Path) -> None:
@@ -160,6 +158,5 @@ def test_a_stopped_command_is_queued_again_and_an_ended_one_starts_again_with_it
     assert again["metadata"]["uid"] != made["metadata"]["uid"]
     assert again["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] == "training-low"
     assert shlex.split(again["spec"]["entrypoint"]) == shlex.split(made["spec"]["entrypoint"])
-    kept = queued.cluster.read(api_object("v1", "ConfigMap", "mine-code-0", namespace="research"))
-    assert kept is not None
+    kept = queued.cluster.existing(api_object("v1", "ConfigMap", "mine-code-0", namespace="research"))
     assert [one["uid"] for one in kept["metadata"]["ownerReferences"]] == [again["metadata"]["uid"]]

@@ -66,15 +66,11 @@ def test_bad_input_is_refused_before_connecting_to_a_cluster(code: Path, tmp_pat
     kept = ["--cmd=torchrun other.py", "--code", str(archive)]
     folder = ["--code", str(code)]
     for arguments, status, said in (
-        (["--cmd=", *folder], 2, "cmd is empty"),
         (["--cmd=torchrun tain.py", *folder], 2, "did you mean train.py?"),
         (kept, 2, f"other.py: no such file in the code of {archive}"),
         (["--cmd=torchrun train.py"], 2, "train.py: no such file in the job's pods, which have no code folder"),
         (["--cmd=true", "--name=session-x"], 2, "only the names of sessions begin with session-"),
-        (["--cmd=true", "--name=Mine"], 2, "invalid name='Mine'"),
-        (["--cmd=true", "--group=none", "--use-gpu"], 2, "no such GPU group"),
         (["--cmd=true", "--group=a10g", "--no-use-gpu"], 2, "leave the group out"),
-        (["--cmd=true", "--team=nobody"], 2, "no team nobody"),
         (["--cmd=nvidia-smi", "--use-gpu", "--workers=512"], 3, "no GPU group of stack dev can take nvidia-smi-"),
     ):
         assert_refused(status, said, *run_words(tmp_path, *arguments))

@@ -21,7 +21,7 @@ from kubernetes import client
 
 from infra.kube.api import KubernetesApi
 from tests.engines.servers import Handler, serving
-from tests.training.cluster.proxy import Proxy
+from tests.engines.tcp_proxy import Proxy
 from tests.waiting import wait_until
 from training.cluster.driver_log import DriverLog, LogCursor
 from training.cluster.submitter_log import SubmitterLog
@@ -117,17 +117,13 @@ def stamped(line: Line) -> str:
     return f"2026-11-21T08:00:{micros // 1_000_000:02d}.{micros % 1_000_000:06d}000Z {text}"
 
 
-def served(log: list[str], since: str | None) -> list[str]:
-    """The lines of a new connection: those since `since`, a whole second."""
-    return log if since is None else [line for line in log if line[:19] >= since[:19]]
-
-
 @given(lines=SOME_LINES, breaks=st.lists(st.integers(0, 30), max_size=4))
 def test_every_line_comes_once_however_often_the_connection_breaks(lines: list[Line], breaks: list[int]) -> None:
     log, cursor, got = [stamped(line) for line in lines], LogCursor(), list[str]()
     for length in [*breaks, len(log)]:
         cursor.reconnect()
-        taken = (cursor.take(line) for line in served(log, cursor.since)[:length])
+        since = (cursor.since or "")[:19]  # a new connection starts with a whole second
+        taken = (cursor.take(line) for line in [line for line in log if line[:19] >= since][:length])
         got += [text for text in taken if text is not None]
     assert got == [text for _, text in lines]
 

@@ -23,8 +23,7 @@ def test_a_job_is_limited_in_whole_pods_and_returns_those_beyond(team_cluster: T
     said = team_cluster.ask("resize", name, "--workers", "4").out
     assert f"job {name}: grows to at most 4 workers when its queue has room" in said
     assert limit_of(team_cluster, name) == "2"
-    job = team_cluster.job(name)
-    assert job is not None
+    job = team_cluster.existing_job(name)
     (group,) = job["spec"]["rayClusterSpec"]["workerGroupSpecs"]
     team_cluster.api.patch(job, {"spec": {"rayClusterSpec": {"workerGroupSpecs": [{**group, "replicas": 4}]}}})
     said = team_cluster.ask("resize", name, "--workers", "2").out

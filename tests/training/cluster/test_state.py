@@ -19,11 +19,6 @@ EXIT = "Job entrypoint command failed with exit code {}, last available logs (tr
 FULL = "couldn't assign flavors to pod set workers: insufficient quota for nvidia.com/gpu in flavor h100"
 
 
-def _sized(text: str) -> Manifest:
-    job = ray_job("Running", "RUNNING")
-    return {**job, "metadata": {**job["metadata"], "annotations": {"ray-train-platform/sizing": text}}}
-
-
 def test_each_observation_is_one_state() -> None:
     def seen(job: Manifest | None, **more: Any) -> Observation:  # noqa: ANN401 - its other fields
         return Observation(job=job, **more)
@@ -31,7 +26,8 @@ def test_each_observation_is_one_state() -> None:
     queued, second = ray_job("Suspended", suspend=True), QueuePosition(in_team=2, in_cluster=5)
     preempted = workload(Evicted="Preempted to accommodate a workload", QuotaReserved="!pending")
     gated = workload(QuotaReserved="!Admission is gated by: ray-train-platform/quota-return")
-    deleted = ray_job("Running", "RUNNING")
+    sized, deleted = ray_job("Running", "RUNNING"), ray_job("Running", "RUNNING")
+    sized["metadata"]["annotations"] = {"ray-train-platform/sizing": "4 of 1-8 worker pods"}
     deleted["metadata"]["deletionTimestamp"] = "2026-11-21T08:00:00Z"
     suspending = ray_job("Suspending", "RUNNING", suspend=True)
     saving = {"workload": workload(active=False), "pods": [ready_pod("a")]}
@@ -49,14 +45,13 @@ def test_each_observation_is_one_state() -> None:
         (seen(ray_job("Initializing"), pods=no_node), "starting", "pod digits-head: Unschedulable: no node", None),
         (seen(ray_job("Running", "PENDING"), pods=[ready_pod("a")]), "starting", "", None),
         (seen(ray_job("Running", "RUNNING")), "running", "", None),
-        (seen(_sized("4 of 1-8 worker pods")), "running", "4 of 1-8 worker pods", None),
+        (seen(sized), "running", "4 of 1-8 worker pods", None),
         (
             seen(ray_job(suspend=True), workload=gated),
             *("queued", "elastic jobs of other teams are returning GPUs of the team's quota", None),
         ),
         (seen(ray_job("Running", "SUCCEEDED"), pods=[pod("digits-submitter")]), "ending", "", None),
         (seen(ray_job("Running", "FAILED")), "ending", "", None),
-        (seen(ray_job("Running", "STOPPED")), "ending", "", None),
         (seen(ray_job("Retrying", message="attempt 2")), "restarting", "attempt 2", None),
         (seen(ray_job("Complete", "SUCCEEDED")), "done", "", ExitStatus.DONE),
         (seen(ray_job("Complete", "SUCCEEDED"), workload=workload(active=False)), "done", "", ExitStatus.DONE),
@@ -75,7 +70,6 @@ def test_each_observation_is_one_state() -> None:
 def test_the_exit_status_mirrors_the_drivers() -> None:
     for code, stage, status in (
         (1, "failed", ExitStatus.FAILED),
-        (2, "failed", ExitStatus.WRONG_INPUT),
         (3, "failed", ExitStatus.REFUSED),
         (130, "stopped", ExitStatus.INTERRUPTED),
         (137, "failed", ExitStatus.FAILED),

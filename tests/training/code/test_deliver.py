@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import run_command
 from tests.training.cli.command import HEAVY, ROOT
 from training.code.archive import CodeArchive, pack, read_archive
 from training.code.identity import CodeIdentity
@@ -48,15 +49,8 @@ def deliver(folder: Path, identity: CodeIdentity) -> subprocess.CompletedProcess
     """Run it on `folder/parts`; `folder/delivered` is the volume."""
     arguments = [f"--identity={json.dumps(identity.dump())}", f"--parts={folder / 'parts'}"]
     arguments += [f"--archive={folder / 'delivered/archive/code.tar.gz'}", f"--files={folder / 'delivered/files'}"]
-    return subprocess.run(
-        [sys.executable, "-c", _PROGRAM, *arguments],
-        cwd="/",
-        env={"PYTHONPATH": str(ROOT), "PATH": os.defpath},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    environment = {"PYTHONPATH": str(ROOT), "PATH": os.defpath}
+    return run_command([sys.executable, "-c", _PROGRAM, *arguments], cwd=Path("/"), env=environment, seconds=60)
 
 
 def test_the_archive_and_its_files_are_written_read_only(tmp_path: Path, archive: CodeArchive) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from infra.spec.errors import RefusedError
 from tests.infra.packages.wheels import use_only, wheel
+from tests.processes import run_command
 from tests.training.cli.command import ROOT
 from tests.training.code.projects import write
 from training.code import packages
@@ -66,10 +67,7 @@ def test_code_and_its_packages_are_on_the_import_path_of_a_process_and_its_child
     (code / "requirements.txt").write_text("greeter\n")
     (code / "mine.py").write_text("WHO = 'mine'\n")
     overlays = str(code.with_name("overlays"))
-    ran = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(code), overlays], check=True, capture_output=True, text=True
-    )
-    said = ran.stdout.splitlines()
+    said = run_command([sys.executable, "-c", PROGRAM, str(code), overlays]).stdout.splitlines()
     assert said[:2] == ["gone after the block", "mine 1.0"]
     assert not said[2].startswith(overlays)
 
@@ -122,12 +120,6 @@ if __name__ == "__main__":
 def test_a_rank_started_in_the_user_s_folder_imports_the_copy_and_so_do_its_children(tmp_path: Path) -> None:
     live = write(tmp_path / "live", {"chosen_nets.py": "", "program.py": COPIED})
     copy = write(tmp_path / "copy", {"chosen_nets.py": ""})
-    printed = subprocess.run(
-        [sys.executable, "-m", "program", str(copy)],
-        cwd=live,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    program = [sys.executable, "-m", "program", str(copy)]
+    printed = run_command(program, cwd=live, env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert printed.stdout.split() == [str(copy / "chosen_nets.py")] * 3

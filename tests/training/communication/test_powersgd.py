@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -28,16 +26,13 @@ SETTINGS = CommunicationSettings(bucket_megabytes=0.02, **POWERSGD)
 STEPS = 6
 
 
-def inputs(place: RankPlace, step: int) -> Tensor:
-    return torch.randn(4, 64, generator=torch.Generator().manual_seed(10 * step + place.rank))
-
-
 def do_step(
     place: RankPlace, strategy: DataParallel, powersgd: PowerSgd, step: int, *, scale: float = 1.0, factor: float = 1.0
 ) -> list[Array]:
     """The unscaled gradients of a step; `factor` of infinity makes rank 1's infinite, and the step is not applied."""
     strategy.optimizer.zero_grad()
-    loss = strategy.model(inputs(place, step)).square().sum() * (factor if place.rank == 1 else 1.0)
+    inputs = torch.randn(4, 64, generator=torch.Generator().manual_seed(10 * step + place.rank))
+    loss = strategy.model(inputs).square().sum() * (factor if place.rank == 1 else 1.0)
     backward(strategy, powersgd, step, loss, scale=scale)
     found = [(p.grad / scale).numpy() for p in strategy.module.parameters() if p.grad is not None]
     powersgd.end_step(applied=all(np.isfinite(one).all() for one in found))
@@ -160,10 +155,6 @@ def test_a_weight_without_a_dimension_is_refused() -> None:
 Arrays = dict[str, npt.NDArray[np.float32]]
 
 
-def arrays(state: dict[str, Any]) -> Arrays:
-    return {name: value.numpy().copy() for name, value in state.items() if isinstance(value, Tensor)}
-
-
 def _states(place: RankPlace, *, loaded: Arrays | None) -> tuple[Arrays, Arrays, int]:
     """The optimizer's state of plain DDP and of a sharded one, whole, and the values of it that this rank keeps.
 
@@ -182,7 +173,8 @@ def _states(place: RankPlace, *, loaded: Arrays | None) -> tuple[Arrays, Arrays,
                 own = torch.randn(4, 64, generator=torch.Generator().manual_seed(10 * step + place.rank))
                 strategy.model(own).square().sum().backward()
                 strategy.optimizer.step()
-            found.append(arrays(state.state_dict()))
+            tensors = {name: value for name, value in state.state_dict().items() if isinstance(value, Tensor)}
+            found.append({name: value.numpy().copy() for name, value in tensors.items()})
         local = strategy.optimizer.optim.state.values()  # type: ignore[attr-defined]
         kept = sum(value.numel() for moments in local for value in moments.values())
         return found[0], found[1], kept

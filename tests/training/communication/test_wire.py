@@ -115,21 +115,6 @@ def test_the_bytes_of_a_step_are_those_that_the_hook_promises() -> None:
             assert counted == computed > 0, hook
 
 
-def described(weights: list[Tensor], settings: CommunicationSettings) -> list[str]:
-    return list(wire.describe(weights, settings, world=8, ranks_per_node=4))
-
-
-def test_a_hook_says_what_it_saves() -> None:
-    weights = [torch.zeros(1000, 500, requires_grad=True), torch.zeros(1000, requires_grad=True)]
-    powersgd = CommunicationSettings(hook="powersgd", rank=2, start_step=10)
-    assert described(weights, CommunicationSettings(hook="bf16")) == [
-        "communication.hook=bf16 reduces the 2 MB of a step's gradients to 1 MB (1 : 2)"
-    ]
-    assert described(weights, powersgd) == [
-        "communication.hook=powersgd reduces the 2 MB of a step's gradients to 0.016 MB (1 : 125) from step 11 on"
-    ]
-
-
 Array = npt.NDArray[np.float32]
 HOOKS_OF_GRADIENTS = ("none", "fp16", "bf16")
 

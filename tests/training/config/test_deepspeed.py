@@ -103,13 +103,10 @@ def test_values_that_the_settings_say_too_are_accepted() -> None:
     ("file", "message"),
     [
         ({"train_batch_size": 32}, r"train_batch_size=32 contradicts loop\.global_batch=64; write 64 or \"auto\", or change the setting"),
-        ({"train_micro_batch_size_per_gpu": 64}, r"contradicts loop\.global_batch / scale\.workers / loop\.accumulation=32"),
-        ({"gradient_accumulation_steps": 4}, r"gradient_accumulation_steps=4 contradicts loop\.accumulation=1"),
         ({"gradient_clipping": 0.5}, r"gradient_clipping=0\.5 contradicts loop\.clip_norm=1\.0"),
         ({"zero_optimization": {"stage": 3}}, r"stage=3 contradicts strategy\.name=zero2"),
         ({"zero_optimization": {"offload_optimizer": {"device": "nvme"}}}, r'device="nvme" contradicts strategy\.offload=false'),
         ({"optimizer": {"type": "Lamb"}}, r'optimizer\.type="lamb" contradicts optimizer\.name="adamw"'),
-        ({"optimizer": {"type": "Adam", "params": {"adam_w_mode": False}}}, r'optimizer\.type="adam" contradicts'),
         ({"optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}}, r"lr=1e-05 contradicts optimizer\.learning_rate=0\.003"),
         ({"optimizer": {"type": "AdamW", "params": {"amsgrad": True}}}, r"optimizer\.params\.amsgrad is not supported"),
         ({"scheduler": {"type": "WarmupDecayLR"}}, r'scheduler\.type="WarmupDecayLR" contradicts schedule\.name="cosine"'),
@@ -120,7 +117,6 @@ def test_values_that_the_settings_say_too_are_accepted() -> None:
         ({"wandb": {"enabled": True}}, r"wandb is not supported; take it out of the file, and set tracking"),
         ({"zero_optimization": {"zero_hpz_partition_size": 8}}, r"zero_optimization\.zero_hpz_partition_size is not supported"),
         ({"zero_optimization": {"cpu_offload": True}}, r"cpu_offload is not supported; .* set strategy\.offload"),
-        ({"zero_optimization": {"zenflow": {"topk_ratio": 0.1}}}, r"zero_optimization\.zenflow is not supported"),
         ({"train_batch_sise": 64}, r"train_batch_sise is not supported"),
     ],
 )  # fmt: skip
@@ -162,7 +158,5 @@ def test_a_combination_that_cannot_work_is_refused() -> None:
         "strategy.offload=true": "needs scale.gpu=true",
         "strategy.name=zero3 ema.decay=0.9": "use zero2 with parameters=fp32, or fsdp2",
         "precision.mode=fp16 scale.gpu=true": "no loss scaling under strategy.name=zero2",
-        "compute.compile=default": "needs strategy.name=ddp, got zero2",
-        "communication.hook=bf16": "is a setting of strategy.name=ddp, got zero2",
     }
     assert_refused(cases, "strategy.name=zero2")

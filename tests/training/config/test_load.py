@@ -8,22 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.training.config.test_refusals import refusal
 from training.config.load import load_settings, render
 from training.config.schema import ModelSettings, RunSettings, TrainingSettings
 from training.config.sources import FLAG_KEYS, shipped_names
-from training.errors import SettingsError
 
 
 def write(folder: Path, text: str, name: str = "my.yaml") -> Path:
     path = folder / name
     path.write_text(text, encoding="utf-8")
     return path
-
-
-def message(*arguments: object, **keywords: object) -> str:
-    with pytest.raises(SettingsError) as caught:
-        load_settings(*arguments, **{"environment": {}, **keywords})  # type: ignore[arg-type]
-    return str(caught.value)
 
 
 def test_the_shipped_default_and_no_source_are_the_schema_s_default() -> None:
@@ -87,18 +81,18 @@ def test_a_file_s_options_apply_to_its_own_model_and_its_path_to_its_dataset(tmp
 
 def test_the_plain_launcher_defaults_to_one_worker() -> None:
     assert load_settings(flags={"launcher": "plain"}, environment={}).scale.workers == 1
-    assert "workers=2" in message(flags={"launcher": "plain", "num_workers": "2"})
+    assert "workers=2" in refusal(flags={"launcher": "plain", "num_workers": "2"})
 
 
 def test_gpus_per_worker_sets_use_gpu_and_must_not_contradict_it() -> None:
     for typed, uses_gpu in (("0", False), ("1", True)):
         assert load_settings(flags={"gpus_per_worker": typed}, environment={}).scale.gpu is uses_gpu
-    assert "--gpus-per-worker 0 contradicts --use-gpu" in message(flags={"gpus_per_worker": "0", "use_gpu": True})
-    assert "contradicts --no-use-gpu" in message(flags={"gpus_per_worker": "1", "use_gpu": False})
+    assert "--gpus-per-worker 0 contradicts --use-gpu" in refusal(flags={"gpus_per_worker": "0", "use_gpu": True})
+    assert "contradicts --no-use-gpu" in refusal(flags={"gpus_per_worker": "1", "use_gpu": False})
 
 
 def test_several_gpus_per_worker_are_refused_under_ddp_with_the_commands_that_use_them() -> None:
-    text = message(flags={"num_workers": "4", "gpus_per_worker": "2", "use_gpu": True})
+    text = refusal(flags={"num_workers": "4", "gpus_per_worker": "2", "use_gpu": True})
     assert "under strategy.name=ddp a rank has the whole model and uses one GPU" in text
     assert "--use-gpu --num-workers 8" in text
     assert "strategy.name=pipeline or hsdp" in text
@@ -128,7 +122,7 @@ def test_groups_that_the_strategy_cannot_make_are_refused() -> None:
         ("stages=4", "2", "contradicts strategy.stages=4: it is strategy.stages=2"),
     ):
         overrides = ["strategy.name=pipeline", f"strategy.{strategy}"]
-        assert expected in message(overrides=overrides, flags={"num_workers": workers, "gpus_per_worker": "2"})
+        assert expected in refusal(overrides=overrides, flags={"num_workers": workers, "gpus_per_worker": "2"})
 
 
 NAMES = st.from_regex(r"[a-z0-9][a-z0-9._-]{0,62}", fullmatch=True)

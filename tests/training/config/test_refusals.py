@@ -30,16 +30,13 @@ def test_an_invalid_file_is_refused_with_the_line_to_change(tmp_path: Path, monk
     remedy, options = "no such setting\n  remedy: did you mean", "model: {options: {width: {a: 1}}}\n"
     cases = {
         "loop:\n  epochs: -3\n": "my.yaml:2: loop.epochs = -3: must be greater than 0",
-        "loop:\n  epochs: true\n": "my.yaml:2: loop.epochs = true: must not be true or false",
         "optimizer: {betas: [0.9]}\n": "my.yaml:1: optimizer.betas = [0.9]: has too few values",
         "optimizer: {betas: 0.9}\n": "my.yaml:1: optimizer.betas = 0.9: must be a list",
         "optimizer: {betas: [0.9, false]}\n": "my.yaml:1: optimizer.betas.1 = false: must not be true or false",
         "loop:\n  epochs: many\n": "my.yaml:2: loop.epochs = many: must be a valid integer",
         "\nloop:\n  epoch: 3\n": f"my.yaml:3: loop.epoch: {remedy} epochs?",
         "optimiser: {name: sgd}\n": f"my.yaml:1: optimiser: {remedy} optimizer?",
-        "optimizer: {lr: 0.1}\n": f"optimizer.lr: {remedy} optimizer.learning_rate?",
         "loop: {batch: 8}\n": f"loop.batch: {remedy} loop.global_batch?",
-        "loop: {gamma: 8}\n": f"loop.gamma: {remedy} schedule.gamma?",
         "loop: {zzz: 8}\n": "loop.zzz: no such setting\n  remedy: one of epochs, max_steps",
         "epochs: 3\n": f"epochs: {remedy} loop.epochs?",
         "optimizer: {name: adamm}\n": "must be one of sgd, adam, adamw\n  remedy: did you mean adam?",
@@ -47,12 +44,9 @@ def test_an_invalid_file_is_refused_with_the_line_to_change(tmp_path: Path, monk
         options: "model.options.width = {a: 1}: must be a valid boolean or a valid integer",
         "loop: 3\n": "my.yaml:1: loop = 3: must be a mapping with keys among: accumulation",
         "model: {options: {widht: 3}}\n": f"my.yaml:1: model.options.widht: {remedy} width?",
-        "model: {name: resnet19}\n": "my.yaml:1: model.name=resnet19 … resnet18",
-        "data: {dataset: cifar}\n": "my.yaml:1: data.dataset=cifar … did you mean cifar10?",
         "data: {dataset: cifar10}\n": "data.path is not set",
         "data: {dataset: my.module:make}\n": "data.dataset=my.module:make",
         "precision: {mode: fp16}\n": "precision.mode=fp16 needs scale.gpu=true … precision.mode from my.yaml:1",
-        "precision: {mode: fp8}\n": "precision.mode=fp8 needs scale.gpu=true … precision.mode from my.yaml:1",
         "- loop\n": "my.yaml: is a list, not a mapping",
     }
     monkeypatch.chdir(tmp_path)
@@ -69,8 +63,6 @@ def test_an_invalid_override_is_refused() -> None:
             "loop.epochs": "--set loop.epochs: not of the form section.key=value",
             "=3": "--set =3: not of the form section.key=value",
             "loop.epochs=[1": "--set loop.epochs:1:3: not valid YAML",
-            "loop.epochs=0": "--set: loop.epochs = 0: must be greater than 0",
-            "run.dollars_per_hour=-1": "--set: run.dollars_per_hour = -1: must be greater than 0",
             f"{timeout}=1e300": f"--set: {timeout} = 1e+300: {most}",
             "run.name=MyRun": "--set: run.name = MyRun: must be at most 63 lower-case letters",
             "data.path=/x": "--set: data.path=/x is set, but dataset digits has no files",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 
 from observability.runlog import Event, RunEnded, RunLogWriter, WorkersFailed
 from tests.engines.ports import free_port
+from tests.processes import run_command
 from tests.training.cli.command import ROOT
 from tests.training.conformance.local_job import RANKS
 from tests.training.runs import done_step, training_started
@@ -131,13 +131,9 @@ _SIZE = 1 << 20
 def test_two_ranks_sum_and_read_what_one_of_them_has_written(tmp_path: Path) -> None:
     """With GPUs that do not exist, as in a sandbox, so that the ranks compute on the CPU."""
     words = ["-m", "training.conformance", "fabric", "--gpus", "--size-bytes", str(_SIZE)]
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}", *words],
-        env={**os.environ, "PYTHONPATH": str(ROOT), OUTPUT_VARIABLE: str(tmp_path), FAKE_GPUS: "gpu-0,gpu-1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}"]
+    variables = {"PYTHONPATH": str(ROOT), OUTPUT_VARIABLE: str(tmp_path), FAKE_GPUS: "gpu-0,gpu-1"}
+    done = run_command([*torchrun, *words], env={**os.environ, **variables})
     assert done.returncode == 0, done.stderr
     facts = FabricFacts.model_validate(json.loads((tmp_path / FABRIC_FILE).read_text()))
     assert [one.rank for one in facts.ranks] == [0, 1]

@@ -9,13 +9,12 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from tests.engines.s3 import S3Api
 from tests.engines.small_disk import small_disk
 from tests.platform_charts.images.data_sync.bucket import new_bucket
+from tests.training.inspection.test_command import write_images
 from training.config.load import load_settings
 from training.config.schema import DataSettings
 from training.data.cache import LIMIT_VARIABLE, cached, fill
@@ -28,15 +27,8 @@ EMPTY: Mapping[str, str] = {}
 
 @pytest.fixture
 def images(tmp_path: Path) -> Path:
-    """A small image folder of two classes."""
-    generator = np.random.default_rng(0)
-    for split, count in (("train", 12), ("val", 4)):
-        for number in range(count):
-            folder = tmp_path / "images" / split / f"class-{number % 2}"
-            folder.mkdir(parents=True, exist_ok=True)
-            pixels = generator.integers(0, 255, size=(16, 16, 3), dtype=np.uint8)
-            Image.fromarray(pixels).save(folder / f"{number}.png")
-    return tmp_path / "images"
+    """A small image folder of 32 files."""
+    return write_images(tmp_path / "images")
 
 
 def data(path: Path | str, cache: Path) -> DataSettings:
@@ -55,7 +47,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_restart_repairs_the_copy_and_a_new_run_copies_changes(images: Path, tmp_path: Path) -> None:
-    settings, file = data(images, tmp_path / "cache"), Path("train/class-0/0.png")
+    settings, file = data(images, tmp_path / "cache"), Path("train/cat/00.png")
     copy(settings)
     copied, before = cached(settings).folder, contents(images)
     assert contents(copied) == before
@@ -67,7 +59,7 @@ def test_a_restart_repairs_the_copy_and_a_new_run_copies_changes(images: Path, t
     (images / file).write_bytes(b"changed")
     copy(settings, is_restart=True)
     assert contents(copied) == before
-    assert any("15 are there, 1 to copy" in line for line in copy(settings))
+    assert any("31 are there, 1 to copy" in line for line in copy(settings))
     assert contents(copied) == contents(images)
 
 
@@ -80,7 +72,7 @@ def test_two_runs_share_a_cache_and_the_second_one_waits(images: Path, tmp_path:
     for thread in threads:
         thread.join(SECONDS)
     copied = [line for output in outputs for line in output if "to copy" in line]
-    assert sorted("16 to copy" in line for line in copied) == [False, True]
+    assert sorted("32 to copy" in line for line in copied) == [False, True]
     assert contents(cached(settings).folder) == contents(images)
 
 
@@ -103,7 +95,7 @@ def test_a_dataset_that_does_not_fit_or_cannot_be_written_is_refused(images: Pat
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match=r"data\.cache=.*file/cache cannot be written"):
         copy(data(images, tmp_path / "file" / "cache"))
-    (images / "train" / "class-0" / "large.png").write_bytes(bytes(2**30))
+    (images / "train" / "cat" / "large.png").write_bytes(bytes(2**30))
     with pytest.raises(
         DataError, match=r"needs 1\.1 GB .* of its limit of 1\.1 GB .* has 1\.1 GB \(1073741824 bytes\) free"
     ):
@@ -111,7 +103,7 @@ def test_a_dataset_that_does_not_fit_or_cannot_be_written_is_refused(images: Pat
 
 
 def test_a_full_disk_is_refused(images: Path, tmp_path: Path) -> None:
-    (images / "train" / "class-0" / "large.png").write_bytes(bytes(2_000_000))
+    (images / "train" / "cat" / "large.png").write_bytes(bytes(2_000_000))
     with small_disk(tmp_path / "disk", size="1m"), pytest.raises(DataError, match=r"the file system has .* free"):
         copy(data(images, tmp_path / "disk" / "cache"))
 

@@ -65,9 +65,9 @@ def test_only_the_fingerprint_and_the_validation_split_depend_on_its_fraction() 
 BELOW_ONE = float(np.nextafter(1.0, 0.0))
 
 
-def _images(count: int, *, channels: int = 3, height: int = 6, width: int = 5) -> torch.Tensor:
+def _images(count: int) -> torch.Tensor:
     generator = torch.Generator().manual_seed(count)
-    return torch.randint(1, 256, (count, channels, height, width), dtype=torch.uint8, generator=generator)
+    return torch.randint(1, 256, (count, 3, 6, 5), dtype=torch.uint8, generator=generator)
 
 
 @given(

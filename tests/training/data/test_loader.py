@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.engines import report_table
+from tests.processes import run_command
 from tests.training.data.ids import IdSplit
 from training.config.schema import DataSettings
 from training.data.loader import MINIMUM_ROWS, EvalLoader, TrainLoader
@@ -309,19 +309,13 @@ except PlatformError as error:
 """
 
 
-def _with_hanging_forks(how_often: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", _HANGING, how_often], capture_output=True, text=True, check=True, timeout=200
-    )
-
-
 def test_a_process_that_hangs_in_the_fork_is_replaced() -> None:
-    ran = _with_hanging_forks("once")
+    ran = run_command([sys.executable, "-c", _HANGING, "once"], seconds=200)
     assert ran.stdout == "[1, 2, 3] 2\n"
     assert "a process of the data loader did not start in 0 s: starting another" in ran.stderr
 
 
 def test_processes_that_never_start_are_an_error_with_a_remedy() -> None:
-    ran = _with_hanging_forks("always")
+    ran = run_command([sys.executable, "-c", _HANGING, "always"], seconds=200)
     assert ran.stdout.startswith("no process of the data loader started in 0 s")
     assert "data.loader_workers: 0" in ran.stdout

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import re
 from pathlib import Path
 
 import pytest
 
-from observability.progress import ProgressView
 from observability.runlog import Notice, Restored, RunEnded, TrainingStarted, read_all, select
 from tests.engines import report_table
 from tests.engines.ray_cluster import RayCluster, ray_cluster
 from tests.training.launch.driver import arguments_for
 from tests.training.launch.ranks import run_world
-from tests.training.runs import small_settings
+from tests.training.runs import small_settings, supervised
 from training import supervisor
 from training.callbacks import sample_ledger as ledger
 from training.cli import main
@@ -23,7 +21,6 @@ from training.errors import TrainingFailedError
 from training.launch.task import Outcome
 from training.postmortem import case_of
 from training.rundir import RunDirectory
-from training.supervisor import Supervisor
 
 pytestmark = pytest.mark.extended
 
@@ -50,9 +47,7 @@ def supervise_on(cluster: RayCluster, chosen: TrainingSettings, root: Path, patc
     patch.setattr(supervisor, "make_launcher", lambda *_, **__: cluster)
     run = RunDirectory(root / "runs" / "run")
     run.path.mkdir(parents=True)
-    with run.driving():
-        view = ProgressView(stream=io.StringIO(), is_terminal=False)
-        return Supervisor(chosen, run, view=view).run()
+    return supervised(chosen, run)
 
 
 def assert_recovered(root: Path, notice: str, *, stages: int = 1) -> None:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from observability.progress import ProgressView
 from observability.runlog import Notice, RunEnded, WorkersFailed, read_all, select
 from tests.distribution import RAY
 from tests.engines import report_table
 from tests.engines.ray_cluster import short_folder
-from tests.training.runs import small_settings
+from tests.training.runs import small_settings, supervised
 from training import supervisor
 from training.config.schema import ScaleSettings
 from training.errors import TrainingFailedError
 from training.launch.ray_train import RayLauncher
 from training.rundir import RunDirectory
-from training.supervisor import Supervisor
 
 pytestmark = pytest.mark.xdist_group(RAY)
 
@@ -52,8 +49,8 @@ def test_a_request_that_never_fits_ends_at_its_deadline_with_what_is_missing(
         r"requested: 2 ranks with CPU 1 each; available: room for 1 \(127\.0\.0\.1 has CPU 1, free CPU \d\)\n"
         r"No restart within 3 s of the first start \(recovery\.scheduling\.deadline\)\."
     )
-    with run.driving(), pytest.raises(TrainingFailedError, match=message) as raised:
-        Supervisor(settings, run, view=ProgressView(stream=io.StringIO(), is_terminal=False)).run()
+    with pytest.raises(TrainingFailedError, match=message) as raised:
+        supervised(settings, run)
     report_table.ran("Ray cluster")
     assert "scale.workers" in raised.value.remedy
     events = read_all(run.path)

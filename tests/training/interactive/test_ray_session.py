@@ -21,6 +21,7 @@ from requests import RequestException
 from infra.lifecycle.sandbox.processes import free_ports
 from tests.engines.ray_cluster import short_folder
 from tests.engines.report_table import ran
+from tests.processes import run_command
 from tests.training.cluster import local_kubectl
 from tests.waiting import wait_until
 from training.cluster.sessions import job_submission
@@ -191,15 +192,7 @@ def test_the_commands_that_forward_prints_submit_a_job_and_need_the_token(head: 
     outside |= {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(tmp_path)}
 
     def typed(commands: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["bash", "-euc", commands],
-            cwd=tmp_path / "work",
-            env=outside,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=_SECONDS,
-        )
+        return run_command(["bash", "-euc", commands], cwd=tmp_path / "work", env=outside, seconds=_SECONDS)
 
     with _forwarded(head.dashboard, tmp_path / "forwards") as port:
         # In a head `python` is the image's; here it may be one without Ray.

@@ -165,9 +165,9 @@ def is_commit(event: Event) -> bool:
     return isinstance(event, CheckpointCommitted)
 
 
-def end_together(drivers: Sequence[Driver], *, timeout: float = PATIENCE) -> None:
+def end_together(drivers: Sequence[Driver]) -> None:
     """Wait until drivers that need each other have ended well; one that fails is reported at once, while the others wait for it."""
-    deadline = time.monotonic() + timeout
+    deadline = time.monotonic() + PATIENCE
     running = list(drivers)
     while running:
         for driver in [one for one in running if one.process.poll() is not None]:

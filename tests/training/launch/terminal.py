@@ -1,4 +1,4 @@
-"""Commands on a terminal of their own, which a test can read, type into, and close as a lost connection does."""
+"""Commands on a terminal of their own, which a test can read, and close as a lost connection does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import struct
 import subprocess
 import termios
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,11 +33,6 @@ class Terminal:
         self.process = process
         self.output = bytearray()
         self._controller: int | None = controller
-
-    def type(self, keys: bytes) -> None:
-        """Press keys, such as Ctrl-C, the byte 3."""
-        assert self._controller is not None
-        os.write(self._controller, keys)
 
     def wait_until(self, has_happened: Callable[[], bool], *, timeout: float = PATIENCE) -> None:
         """Wait for something that the command does."""
@@ -75,17 +70,10 @@ class Terminal:
 
 
 @contextmanager
-def on_terminal(
-    command: Sequence[str],
-    *,
-    folder: Path,
-    environment: Mapping[str, str] | None = None,
-    columns: int = 80,
-    rows: int = 24,
-) -> Iterator[Terminal]:
+def on_terminal(command: Sequence[str], *, folder: Path) -> Iterator[Terminal]:
     """Start a command on a terminal; it is killed if it still runs when the block ends."""
     controller, terminal = pty.openpty()
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
 
     def take_terminal() -> None:
         for number in (signal.SIGHUP, signal.SIGINT):  # which nohup and the background jobs of a shell ignore
@@ -99,7 +87,6 @@ def on_terminal(
         stdout=terminal,
         stderr=terminal,
         cwd=folder,
-        env=environment,
         preexec_fn=take_terminal,  # noqa: PLW1509 - system calls only
     ) as process:
         os.close(terminal)

@@ -11,7 +11,7 @@ import pytest
 
 from observability.runlog import Evaluated, TrainingStarted, read_all, select
 from tests.engines.ray_cluster import RayCluster, ray_cluster
-from tests.engines.torchrun import run_under_torchrun
+from tests.engines.report_table import ran
 from tests.training.launch.ranks import run_world
 from tests.training.runs import run_alone, small_settings
 from training.callbacks import sample_ledger as ledger
@@ -34,7 +34,8 @@ def settings(launcher: LauncherName, workers: int, *, loader_workers: int = 0) -
     )
 
 
-def run_plain(chosen: TrainingSettings, folder: Path) -> Outcome:
+def launched(chosen: TrainingSettings, folder: Path) -> Outcome:
+    """Run one attempt by local processes: one, or torchrun's agent with ranks."""
     folder.mkdir()
     task = RankTask(settings=chosen, run_directory=folder, attempt=0)
     return ProcessLauncher().launch(task, on_phase=lambda _: None)
@@ -75,11 +76,13 @@ def assert_same_run(outcome: Outcome, folder: Path, expected: Reference, *, work
 @pytest.mark.extended
 def test_a_plain_process_trains_like_a_single_rank(tmp_path: Path) -> None:
     alone = Reference(run_alone(settings("plain", 1), tmp_path / "reference"), tmp_path / "reference")
-    assert_same_run(run_plain(settings("plain", 1), tmp_path / "plain"), tmp_path / "plain", alone, workers=1)
+    assert_same_run(launched(settings("plain", 1), tmp_path / "plain"), tmp_path / "plain", alone, workers=1)
 
 
 def test_torchrun_trains_like_ranks_alone(tmp_path: Path, reference: Reference) -> None:
-    assert_same_run(run_under_torchrun(settings("torchrun", 2), tmp_path), tmp_path, reference)
+    folder = tmp_path / "run"
+    assert_same_run(launched(settings("torchrun", 2), folder), folder, reference)
+    ran("torchrun")
 
 
 def test_ray_with_loaders_trains_like_ranks_alone(

@@ -1,4 +1,4 @@
-"""The launchers `plain` and `torchrun`: their commands and their error messages."""
+"""The launchers `plain` and `torchrun`: ranks that end early, and what is said of them."""
 
 from __future__ import annotations
 
@@ -9,26 +9,14 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.processes import run_command
 from tests.training.launch.driver import ROOT
 from tests.training.runs import small_settings
-from training.config.schema import ScaleSettings
-from training.launch.local import ProcessLauncher, rank_command
+from training.launch.local import ProcessLauncher
 from training.launch.processes import DRIVER_VARIABLE
 from training.launch.task import RankTask, WorkersFailedError
 
 FAULTS = "tests.training.faults.models"
-
-
-def test_each_launcher_has_its_command(tmp_path: Path) -> None:
-    plain = rank_command(ScaleSettings(launcher="plain", workers=1), tmp_path / "task.json")
-    assert plain == [sys.executable, "-m", "training.launch.rank", str(tmp_path / "task.json")]
-    here = rank_command(ScaleSettings(launcher="torchrun", workers=4), tmp_path)
-    assert {"--standalone", "--nproc-per-node=4"} <= {*here}
-    assert not any(word.startswith("--master") for word in here), "torchrun selects a port"
-    scale = ScaleSettings(launcher="torchrun", workers=8, nodes=2, node_rank=1, rendezvous="head.example:29400")
-    several = rank_command(scale, tmp_path)
-    assert {"--nnodes=2", "--node-rank=1", "--nproc-per-node=4", "--max-restarts=0"} <= {*several}
-    assert {"--master-addr=head.example", "--master-port=29400"} <= {*several}
 
 
 def launch(folder: Path, launcher: str, model: str, *, workers: int, **options: int) -> None:
@@ -78,14 +66,8 @@ def test_a_rank_exits_if_its_driver_died_during_the_start(tmp_path: Path) -> Non
     driver = subprocess.Popen(["true"])
     driver.wait()
     assert not psutil.pid_exists(driver.pid)
-    rank = subprocess.run(
-        [sys.executable, "-m", "training.launch.rank", str(tmp_path / "task.json")],
-        cwd=ROOT,
-        env={"PYTHONPATH": str(ROOT), DRIVER_VARIABLE: str(driver.pid)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    command = [sys.executable, "-m", "training.launch.rank", str(tmp_path / "task.json")]
+    environment = {"PYTHONPATH": str(ROOT), DRIVER_VARIABLE: str(driver.pid)}
+    rank = run_command(command, cwd=ROOT, env=environment, seconds=60)
     assert rank.returncode == 1
     assert rank.stderr == f"the driver (process {driver.pid}) has exited\n"

@@ -79,19 +79,9 @@ def test_ranks_leave_at_once_or_three_checkpoints_and_a_reserve_before_the_end_i
         assert leaves_at(urgent, now=NOW, save_seconds=10) == NOW
 
 
-def test_a_notice_in_words_names_the_ranks_and_the_time_that_is_left() -> None:
-    assert notice(has_replacements=True).describe(NOW) == "the node of rank 1 is being drained and goes in 120 s"
-    two = DrainNotice(ranks=(2, 3), deadline=math.inf, has_replacements=True)
-    assert two.describe(NOW) == "the nodes of ranks 2, 3 are being drained"
-
-
-def agents(*nodes: str) -> list[Hello]:
-    """One agent on each of the nodes, which may be named repeatedly; its worker has its number."""
-    return [Hello(worker=str(number), host=f"host of {node}", node=node) for number, node in enumerate(nodes)]
-
-
 def test_the_agents_of_a_node_have_consecutive_ranks_and_the_first_one_is_rank_0() -> None:
-    ordered = in_rank_order(agents("b", "a", "b", "c", "a"))
+    agents = [Hello(worker=str(number), host=f"host of {node}", node=node) for number, node in enumerate("babca")]
+    ordered = in_rank_order(agents)
     assert [agent.worker for agent in ordered] == ["0", "2", "1", "4", "3"]
     assert local_ranks(ordered) == [(0, 2), (1, 2), (0, 2), (1, 2), (0, 1)]
 

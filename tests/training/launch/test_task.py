@@ -1,23 +1,10 @@
-"""Serialisation of tasks, and torchrun's environment variables."""
+"""The place of a rank, from torchrun's environment variables."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 
-from tests.training.runs import small_settings
-from training.launch.task import RankPlace, RankTask
-
-
-def test_a_task_round_trips_through_json() -> None:
-    task = RankTask(
-        settings=small_settings(optimizer={"betas": (0.8, 0.99)}, data={"path": "/data"}),
-        run_directory=Path("/runs/one"),
-        attempt=2,
-    )
-    assert RankTask.load(json.loads(json.dumps(task.dump()))) == task
+from training.launch.task import RankPlace
 
 
 def test_a_rank_reads_torchruns_environment_variables_and_is_alone_without_them() -> None:

@@ -99,17 +99,13 @@ def test_options_reach_the_model() -> None:
 def test_an_invalid_setting_is_rejected_with_value_rule_and_remedy() -> None:
     cases: list[tuple[str, dict[str, OptionValue], str, str]] = [
         ("resnet81", {}, "model.name=resnet81: unknown model", "did you mean resnet18? models: mlp, resnet101,"),
-        ("vit", {}, "model.name=vit: unknown model", "models: mlp,"),
         ("transformer", {"width": 30}, "width=30 must be a multiple of heads=4", "options of model transformer:"),
         ("mlp", {"hiden": [8]}, "model.options.hiden: no such setting", "did you mean hidden?"),
         ("mlp", {"hidden": [8, 0]}, "model.options.hidden.1 = 0: must be greater than 0", "hidden (default (512,))"),
-        ("mlp", {"dropout": 1.0}, "model.options.dropout = 1.0: must be less than 1", "options of model mlp:"),
         ("resnet18", {"stem": "big"}, "model.options.stem = big: must be one of imagenet, cifar", "full size"),
         (":linear", {}, "model.name=:linear is not an import path", "write package.module:factory"),
-        ("os:", {}, "model.name=os: is not an import path", "write package.module:factory"),
         ("no_such_package.nets:f", {}, "cannot be imported: no module named 'no_such_package'", "install the package"),
         ("os.nets:f", {}, "cannot be imported: ", "correct the path"),
-        ("no_such_module:f", {}, "cannot be imported: no module named 'no_such_module'", "correct the path"),
     ]
     for name, options, message, remedy in cases:
         settings = ModelSettings(name=name, options=options)

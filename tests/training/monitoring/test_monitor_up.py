@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from tests.engines import prometheus
 from tests.engines.ports import free_port
 from tests.engines.prometheus import Prometheus
 from tests.observability.sample_run import restarted_run
+from tests.waiting import wait_until
 from training.config.schema import TrainingSettings
 from training.errors import PreflightError
 from training.monitoring.firing import FiringAlerts
@@ -33,12 +33,6 @@ from training.rundir import RunDirectory
 pytestmark = pytest.mark.monitoring
 
 _SECONDS = 120.0
-
-
-@pytest.fixture
-def program() -> Path:
-    """Prometheus; skips without it."""
-    return prometheus.program()
 
 
 @contextmanager
@@ -60,29 +54,20 @@ def running(root: Path, name: str) -> Iterator[RunDirectory]:
         recorder.close()
 
 
-def await_(holds: Callable[[], object], what: str) -> None:
-    """Wait until a query returns something."""
-    deadline = time.monotonic() + _SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.2)
-
-
 @pytest.mark.extended
-def test_a_running_run_is_recorded_with_the_labels_of_the_stack_and_its_rules(program: Path, tmp_path: Path) -> None:
-    port = free_port()
+def test_a_running_run_is_recorded_with_the_labels_of_the_stack_and_its_rules(tmp_path: Path) -> None:
+    program, port = prometheus.program(), free_port()
     command = [sys.executable, "-m", "training", "monitor-up", "--root", str(tmp_path / "runs"), "--port", str(port)]
     environment = {**os.environ, "PROMETHEUS": str(program), "PYTHONPATH": str(Path(__file__).parents[3])}
     server = Prometheus(f"http://127.0.0.1:{port}")
     with running(tmp_path / "runs", "first"):
         process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True)
         try:
-            await_(lambda: (tmp_path / URL_FILE).exists() or process.poll() is not None, "not ready")
+            wait_until(lambda: (tmp_path / URL_FILE).exists() or process.poll() is not None, seconds=_SECONDS)
             chosen = '{namespace="local",team="local",training_job="first",run="first"}'
-            await_(lambda: server.query(f"ray_rtp_train_step{chosen}"), "the run is not recorded")
-            await_(
-                lambda: server.query("run:ray_rtp_train_samples_per_second:avg10m{run='first'}"), "no rule is evaluated"
-            )
+            wait_until(lambda: bool(server.query(f"ray_rtp_train_step{chosen}")), seconds=_SECONDS)
+            rule = "run:ray_rtp_train_samples_per_second:avg10m{run='first'}"
+            wait_until(lambda: bool(server.query(rule)), seconds=_SECONDS)
             again = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
             assert again.returncode == 3
             assert f"local monitoring is up already: http://127.0.0.1:{port}" in again.stderr
@@ -112,7 +97,7 @@ def test_alerts_that_fire_about_a_run_are_found(tmp_path: Path) -> None:
     assert alerts() == []
     with prometheus.scraping(f"http://127.0.0.1:{free_port()}/metrics", folder=tmp_path, rules=file) as server:
         url_file.write_text(server.url, encoding="utf-8")
-        await_(alerts, "the alert does not fire")
+        wait_until(lambda: bool(alerts()), seconds=_SECONDS)
         assert [(one.name, one.severity, one.summary, one.action) for one in alerts()] == [
             ("Slow", "warning", "slow", "look")
         ]

@@ -68,7 +68,9 @@ def padded_text(settings: DataSettings) -> DataBundle:
     lengths = torch.randint(0, 9, (400, 1), generator=generator)
     lengths[::7] = 0
     inputs, targets = tokens[:, :-1], tokens[:, 1:].where(torch.arange(8) < lengths, IGNORED)
-    train, validation, test = (TableSplit(inputs[rows], targets[rows]) for rows in map(_rows, (0, 250, 300)))
+    train, validation, test = (
+        TableSplit(inputs[rows], targets[rows]) for rows in (slice(0, 250), slice(250, 300), slice(300, 400))
+    )
     return DataBundle(
         name="padded_text",
         spec=SampleSpec(shape=(8,), outputs=12, vocabulary=12, is_sequence=True),
@@ -82,7 +84,3 @@ def padded_text(settings: DataSettings) -> DataBundle:
 def too_narrow(spec: SampleSpec) -> nn.Module:
     """A model with one output less than there are classes."""
     return nn.Sequential(nn.Flatten(), nn.Linear(64, spec.outputs - 1))
-
-
-def _rows(start: int) -> slice:
-    return slice(start, {0: 250, 250: 300, 300: 400}[start])

@@ -128,7 +128,8 @@ class Job:
     def pods(self, kind: str) -> list[Manifest]:
         """Its pods of a kind that are not being deleted: `head`, `worker` or `submitter`."""
         found = self.sandbox.pods.cluster.items(*POD, namespace=self.team, labels=f"{JOB_LABEL}={self.name}")
-        return [pod for pod in found if _kind(pod) == kind and "deletionTimestamp" not in pod["metadata"]]
+        left = [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+        return [pod for pod in left if pod["metadata"]["labels"].get("ray.io/node-type", "submitter") == kind]
 
     def has_no_pods(self) -> bool:
         """Whether its cluster is gone."""
@@ -138,11 +139,6 @@ class Job:
         """The RayJob."""
         found = self.sandbox.pods.cluster.read(api_object(*RAY_JOB, self.name, namespace=self.team))
         assert found is not None
-        return found
-
-    def workload(self) -> Manifest:
-        """Its Workload."""
-        (found,) = self.workloads()
         return found
 
     def workloads(self) -> list[Manifest]:
@@ -243,7 +239,3 @@ def _new_sandbox(place: Path) -> Iterator[Path]:
         words = [word for group in NODES for word in ("--real", group)]
         assert main(["sandbox", "--env", "dev", *words]) == 0
         yield folder
-
-
-def _kind(pod: Manifest) -> str:
-    return str(pod["metadata"]["labels"].get("ray.io/node-type", "submitter"))

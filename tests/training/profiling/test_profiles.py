@@ -37,10 +37,6 @@ def steps_of(profile: ProfileFolder, *, rank: int = 0) -> list[int]:
     return [one.step for one in profile.rank_steps(rank).steps]
 
 
-def warnings_of(run: Path) -> list[str]:
-    return [notice.message for notice in select(read_all(run), Notice) if notice.level == "warning"]
-
-
 def test_a_window_across_epochs_has_its_steps_and_ends_with_the_run(tmp_path: Path) -> None:
     run_alone(quick(20, steps=30), tmp_path / "run")
     (profile,) = ProfileFolder.all_of(tmp_path / "run")
@@ -50,7 +46,8 @@ def test_a_window_across_epochs_has_its_steps_and_ends_with_the_run(tmp_path: Pa
 
 def test_a_window_beyond_the_last_step_is_a_warning(tmp_path: Path) -> None:
     run_alone(quick(10, max_steps=5), tmp_path / "run")
-    assert warnings_of(tmp_path / "run") == ["profile.start_step=10 is beyond the last step, 5: nothing is profiled"]
+    messages = [notice.message for notice in select(read_all(tmp_path / "run"), Notice) if notice.level == "warning"]
+    assert messages == ["profile.start_step=10 is beyond the last step, 5: nothing is profiled"]
     assert ProfileFolder.all_of(tmp_path / "run") == []
 
 

@@ -15,7 +15,6 @@ FILES = ("train.py", "tools/prepare.py", "run.sh", "data.csv")
 def test_a_command_line_that_the_shell_cannot_parse_is_refused() -> None:
     for text, said in (
         ("", "cmd is empty"),
-        ("  \n", "cmd is empty"),
         ("python train.py --name 'half", "unexpected EOF while looking for matching"),
         ("python train.py &&", "syntax error"),
         ("(python train.py", "syntax error"),
@@ -57,7 +56,6 @@ def test_what_the_folder_has_or_cannot_decide_is_accepted() -> None:
         "./run.sh",
         "python -m mine.train x.py",
         "python -c 'import x' y.py",
-        "torchrun --nnodes 2 -m mine.train z.py",
         "python /mnt/runs/shared/x.py",
         "python $SCRIPT.py",
         "python ../x.py",

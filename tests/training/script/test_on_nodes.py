@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -123,10 +123,6 @@ def ended(machines: Machines, root: Path, text: str, *options: str, **variables:
         return driver.end()
 
 
-def records(machines: Machines) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in machines.pod_log.read_text().splitlines()]
-
-
 def test_torchrun_reduces_over_all_nodes_with_the_variables_of_each_pod_and_its_place(
     machines: Machines, tmp_path: Path
 ) -> None:
@@ -135,7 +131,8 @@ def test_torchrun_reduces_over_all_nodes_with_the_variables_of_each_pod_and_its_
     assert done.status == 0, done.out
     assert "rank 0 of 2 on node 0: 11\n" in done.out
     assert "rank 1 of 2" not in done.out, "node 1 writes to the log of its pod only"
-    said = {record["rank"]: record["message"] for record in records(machines) if " of 2 on node " in record["message"]}
+    records = map(json.loads, machines.pod_log.read_text().splitlines())
+    said = {record["rank"]: record["message"] for record in records if " of 2 on node " in record["message"]}
     assert said == {0: "rank 0 of 2 on node 0: 11", 1: "rank 1 of 2 on node 1: 11"}
     assert json.loads((tmp_path / "job" / RECORD_FILE).read_text())["status"] == 0
     files = [(tmp_path / "job" / f"node-{rank}").read_text().splitlines() for rank in (0, 1)]

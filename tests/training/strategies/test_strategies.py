@@ -26,10 +26,6 @@ def network() -> nn.Module:
     return nn.Linear(6, 2)
 
 
-def single() -> SingleProcess:
-    return SingleProcess(network(), lambda module: SGD(module.parameters(), lr=0.1, momentum=0.9))
-
-
 def _averaged_gradient(place: RankPlace, *, held_back: bool) -> tuple[list[float], float, int]:
     """The gradient of this rank's loss, its norm, and the ranks it is averaged over."""
     with in_group(place):
@@ -41,7 +37,7 @@ def _averaged_gradient(place: RankPlace, *, held_back: bool) -> tuple[list[float
 
 
 def test_averaged_gradients_times_the_ranks_are_those_of_one_process() -> None:
-    alone = single()
+    alone = SingleProcess(network(), lambda module: SGD(module.parameters(), lr=0.1, momentum=0.9))
     alone.model(INPUTS).square().sum().backward()
     expected = torch.cat([p.grad.reshape(-1) for p in alone.module.parameters() if p.grad is not None])
     for gradient, norm, ranks in on_ranks(2, _averaged_gradient, held_back=False):

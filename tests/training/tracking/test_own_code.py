@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
 
+from tests.processes import run_command
 from tests.training.code.projects import committed, git, write
 from tests.training.tracking.recorded import RecordedRun, settings
 from training.code import kept
@@ -100,13 +100,7 @@ def test_a_model_of_one_s_own_is_registered_and_loads_without_the_code(tmp_path:
     assert version.tags["code.sha256"] == identity.sha256
     assert (version.tags["code.revision"], version.tags["code.dirty"]) == (identity.revision, "false")
     shutil.rmtree(run.directory / "code")
-    loaded = subprocess.run(
-        [sys.executable, "-c", LOAD, uri, f"models:/{name}/1"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    loaded = run_command([sys.executable, "-c", LOAD, uri, f"models:/{name}/1"], cwd=tmp_path)
     assert loaded.stdout.strip() == "(3, 10)", loaded.stderr
 
 

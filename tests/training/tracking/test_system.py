@@ -10,17 +10,15 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.waiting import wait_until
 from training.tracking import system
 
 
 def test_the_machine_is_sampled_during_the_block_and_at_its_end(tmp_path: Path) -> None:
     """Also after a line that a full disk cut off."""
     (tmp_path / system.FILE_NAME).write_text('{"time": 1.0, "step": 0, "metr')
-    deadline = time.monotonic() + 60
     with system.sampling(tmp_path, since=time.time() - 5, interval=0.05):
-        while not system.read_samples(tmp_path, offset=0)[0]:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: bool(system.read_samples(tmp_path, offset=0)[0]))
     samples, offset = system.read_samples(tmp_path, offset=0)
     cpu = [point for sample in samples for point in sample if point.key == "system/cpu_utilization_percentage"]
     assert len(cpu) >= 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
@@ -28,9 +28,9 @@ VALUES = st.lists(st.floats(-1e6, 1e6) | st.sampled_from([0.0, math.inf, -math.i
 _SERIES = TypeAdapter(Series)
 
 
-def measurements(values: Iterable[float], key: str = "loss") -> list[list[Point]]:
+def measurements(values: Iterable[float]) -> list[list[Point]]:
     """A measurement of one metric at each step, from 1."""
-    return [[Point(key, value, 1000 * step, step)] for step, value in enumerate(values, 1)]
+    return [[Point("loss", value, 1000 * step, step)] for step, value in enumerate(values, 1)]
 
 
 def thinned(values: Iterable[float], *, dense: int | None = DENSE) -> list[Point]:
@@ -135,8 +135,6 @@ DENSE_POINTS = 128
 COLUMN = 256
 SPIKES = {301: 40.0, 1777: 55.0, 3333: -9.0}
 
-History = Mapping[str, Sequence[tuple[int, float]]]
-
 
 def noisy_steps(first: int, last: int) -> Iterator[Step]:
     """Steps with noise, some of which have a spike."""
@@ -154,9 +152,9 @@ def noisy_steps(first: int, last: int) -> Iterator[Step]:
         )
 
 
-def long_run(uri: str, folder: Path, *, name: str = "run", dense_points: int | None = DENSE_POINTS) -> RecordedRun:
+def long_run(uri: str, folder: Path, *, dense_points: int | None = DENSE_POINTS) -> RecordedRun:
     """A run that has started."""
-    return started_run(settings(folder, uri, name=name, dense_points=dense_points))
+    return started_run(settings(folder, uri, dense_points=dense_points))
 
 
 def envelope(points: Iterable[tuple[int, float]]) -> list[tuple[float, float]]:
@@ -165,21 +163,6 @@ def envelope(points: Iterable[tuple[int, float]]) -> list[tuple[float, float]]:
     for step, value in points:
         columns.setdefault((step - 1) // COLUMN, []).append(value)
     return [(min(values), max(values)) for _, values in sorted(columns.items())]
-
-
-@pytest.mark.extended
-def test_deliveries_at_any_time_and_after_restarts_send_the_same_points(uri: str, tmp_path: Path) -> None:
-    stored: list[History] = []
-    for name, pauses in (("at-once", ()), ("in-pieces", (1, 130, 777, 778, 1990))):
-        run, step = long_run(uri, tmp_path, name=name), 1
-        for pause in pauses:
-            run.write(*noisy_steps(step, pause))
-            deliver(run, is_finished=False)
-            step = pause + 1
-        run.write(*noisy_steps(step, 2000))
-        run.end("interrupted", step=2000)
-        stored.append(history(uri, deliver(run).run_id))
-    assert stored[0] == stored[1]
 
 
 @pytest.mark.parametrize("is_delivered_between", [False, True])

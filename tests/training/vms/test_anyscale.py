@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import yaml
 
 from infra.spec.errors import RefusedError
 from tests.engines.report_table import ran, skipped
+from tests.processes import run_command
 from tests.training.cli.command import assert_refused
 from tests.training.cluster.team_cluster import outputs_file
 from tests.training.cluster.team_cluster import target as dev_stack
@@ -60,14 +60,9 @@ def _read(*documents: tuple[str, dict[str, Any]]) -> list[str]:
     folder = os.environ.get("ANYSCALE_FOLDER")
     if folder is None:
         skipped(_NAME, "ANYSCALE_FOLDER is not set", "tests/training/vms/anyscale.lock says how")
-    done = subprocess.run(
-        [sys.executable, "-c", _READ],
-        env={**os.environ, "PYTHONPATH": folder},
-        input=json.dumps(documents),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    reader = [sys.executable, "-c", _READ]
+    done = run_command(reader, env={**os.environ, "PYTHONPATH": folder}, given=json.dumps(documents))
+    assert done.returncode == 0, done.stderr
     ran(_NAME)
     return done.stdout.split()
 

@@ -18,6 +18,7 @@ from infra.spec.release_rules import ROOT
 from observability.runlog import TrainingStarted, read_all, select
 from tests.engines.report_table import ran
 from tests.engines.ssh_hosts import SshHosts, ssh_hosts
+from tests.processes import run_command
 from tests.training.cluster.commands import interruptible, read_until
 from tests.training.cluster.team_cluster import target as dev_stack
 from tests.training.vms.clusters import own_cluster
@@ -45,16 +46,8 @@ class Lab:
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
         """Run a command from which the machines can be reached, to its end."""
-        return subprocess.run(
-            [*self.hosts.laptop.prefix, *command],
-            cwd=ROOT,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=_UP_SECONDS,
-        )
+        words = [*self.hosts.laptop.prefix, *command]
+        return run_command(words, cwd=ROOT, env=self.environment, seconds=_UP_SECONDS)
 
     def command(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a command of `python -m training` to its end."""

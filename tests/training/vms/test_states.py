@@ -28,7 +28,6 @@ def test_a_job_ends_with_the_status_of_its_driver() -> None:
         ("SUCCEEDED", 0, ("done", 0)),
         ("STOPPED", None, ("stopped", 130)),
         ("FAILED", 1, ("failed", 1)),
-        ("FAILED", 3, ("failed", 3)),
         ("FAILED", 130, ("stopped", 130)),
         ("FAILED", -9, ("failed", 1)),
         ("FAILED", None, ("failed", 1)),

@@ -14,8 +14,8 @@ from infra.lifecycle.image.copying import Copied, copy_image
 from infra.lifecycle.image.distribution import Manifest, RemoteRepository
 from infra.lifecycle.image.layers import layer_table, read_layers
 from infra.spec.errors import PlatformError, RefusedError
-from tests.engines.cutting_proxy import cutting_proxy
 from tests.engines.oci_registry import RunningRegistry, push_image, push_index, registry
+from tests.engines.tcp_proxy import Proxy
 
 TAG = "0.1.0-cuda-0123456789ab"
 NUMBERS = count()
@@ -121,12 +121,12 @@ def test_a_corrupt_manifest_is_refused(pair: Pair) -> None:
 def test_an_interrupted_upload_is_tried_once_more(pair: Pair) -> None:
     image = pair.push(large())
     with (
-        cutting_proxy(pair.prod.port, after=1_000_000, cuts=2) as proxy,
+        Proxy(pair.prod.port, after=1_000_000, cuts=2) as proxy,
         pytest.raises(PlatformError, match="broke 2 times"),
     ):
         pair.copy(image, pair.target(port=proxy.port))
     assert pair.target().manifest(TAG) is None
-    with cutting_proxy(pair.prod.port, after=1_000_000, cuts=1) as proxy:
+    with Proxy(pair.prod.port, after=1_000_000, cuts=1) as proxy:
         copied, lines = pair.copy(image, pair.target(port=proxy.port))
     assert proxy.was_cut == 1
     assert copied is not None

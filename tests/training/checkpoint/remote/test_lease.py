@@ -19,6 +19,7 @@ from tests.engines.s3 import S3Api
 from tests.engines.s3_faults import FaultyS3
 from tests.training.checkpoint.remote.parts import connect, failing, saved, upload_all
 from tests.training.runs import small_settings
+from tests.waiting import wait_until
 from training.checkpoint.remote import lease as leases
 from training.checkpoint.remote.bucket import RunBucket
 from training.checkpoint.remote.driving import check_bucket, leased
@@ -224,9 +225,6 @@ def test_a_driver_that_loses_its_lease_stops_its_run_and_says_why(remote: str, p
     run.path.mkdir()
     with leased(settings_with(remote), run, say=pytest.fail, renewed_every=0.05):
         connect(remote).remove("lease.json")
-        deadline = time.monotonic() + 60
-        while not run.stop_is_requested() and time.monotonic() < deadline:
-            time.sleep(0.02)
-    assert run.stop_is_requested()
+        wait_until(run.stop_is_requested)
     (notice,) = select(read_all(run.path), Notice)
     assert "no longer leased to this run but to nobody" in notice.message

@@ -18,12 +18,12 @@ from training.checkpoint.store import CheckpointStore, bytes_writer, local_store
 from training.errors import CheckpointError, ResumeMismatchError
 
 
-def large_store(folder: Path, step: int = 10) -> CheckpointStore:
+def large_store(folder: Path) -> CheckpointStore:
     """A checkpoint whose model takes three parts."""
     store = local_store(folder)
-    files = {"model.safetensors": random.Random(step).randbytes(2 * PART + 7), "state.json": b"{}"}
+    files = {"model.safetensors": random.Random(10).randbytes(2 * PART + 7), "state.json": b"{}"}
     store.commit(
-        step=step,
+        step=10,
         identity=IDENTITY,
         metric=None,
         files={name: bytes_writer(data) for name, data in files.items()},

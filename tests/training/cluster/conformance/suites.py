@@ -70,10 +70,8 @@ def receiver(status: int = 200) -> Iterator[str]:
 
 
 @contextmanager
-def prometheus_with_rules(
-    folder: Path, rules: Path = RULES, *, alertmanager: str | None = None
-) -> Iterator[Prometheus]:
-    """A real Prometheus that scrapes itself, evaluates rules, and has sent notifications if it has an Alertmanager."""
+def prometheus_with_rules(folder: Path, rules: Path = RULES, *, alertmanager: str) -> Iterator[Prometheus]:
+    """A real Prometheus that scrapes itself, evaluates rules, and sends notifications to an Alertmanager."""
     folder.mkdir(parents=True, exist_ok=True)
     document = yaml.safe_load(rules.read_text())
     document["groups"].append(WATCHDOG_GROUP)
@@ -89,10 +87,10 @@ def cases_of(junit: str) -> dict[str, ET.Element]:
     return {str(one.get("name")): one for one in ET.fromstring(junit).iter("testcase")}  # noqa: S314 - our own
 
 
-def suite_jobs(cluster: KubernetesApi, namespace: str = "research") -> list[str]:
+def suite_jobs(cluster: KubernetesApi) -> list[str]:
     """Names of the suite's jobs that nobody has deleted; an operator may still be busy with one that somebody has."""
     return [
         str(one["metadata"]["name"])
-        for one in cluster.items(*RAY_JOB, namespace=namespace)
+        for one in cluster.items(*RAY_JOB, namespace="research")
         if "deletionTimestamp" not in one["metadata"]
     ]

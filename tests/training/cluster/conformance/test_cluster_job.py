@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -21,9 +21,9 @@ from infra.spec.manifest import Manifest, api_object
 from infra.spec.node_labels import GROUP_LABEL, HEAD_GROUP
 from tests.engines.kubelet import log_of
 from tests.engines.s3 import S3Api
-from tests.training.cluster.commands import command, read_until
+from tests.engines.tcp_proxy import proxied
+from tests.training.cluster.commands import command, output_of, read_until
 from tests.training.cluster.conformance.suites import cases_of, run_suite
-from tests.training.cluster.proxy import proxied
 from tests.training.cluster.team_cluster import TeamCluster
 from tests.training.conformance.local_job import program
 from tests.waiting import wait_until
@@ -64,7 +64,7 @@ def operated_job(
     def operate() -> None:
         name = _await_job(team_cluster)
         team_cluster.queue(name, Admitted=True)
-        with log_of(team_cluster.api, plane, team_cluster.submitter(name), _output(process)) as kubelet:
+        with log_of(team_cluster.api, plane, team_cluster.submitter(name), output_of(process)) as kubelet:
             team_cluster.operator_writes(name, jobDeploymentStatus="Running", jobStatus="RUNNING")
             status = _status_of(process)
             kubelet.is_over.wait(PATIENCE)
@@ -88,11 +88,6 @@ def _status_of(process: subprocess.Popen[str]) -> int:
     except subprocess.TimeoutExpired:
         process.kill()
         return process.wait()
-
-
-def _output(process: subprocess.Popen[str]) -> IO[str]:
-    assert process.stdout is not None
-    return process.stdout
 
 
 @pytest.mark.extended
@@ -135,7 +130,7 @@ def test_ctrl_c_deletes_the_job(team_cluster: TeamCluster) -> None:
         read_until(process, "submitted to queue")
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == ExitStatus.INTERRUPTED
-        assert "is deleted" in _output(process).read()
+        assert "is deleted" in output_of(process).read()
     wait_until(lambda: submitted(team_cluster) is None, seconds=PATIENCE)
 
 

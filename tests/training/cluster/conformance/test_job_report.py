@@ -32,7 +32,7 @@ from training.cluster.conformance.job import SuiteJob, chosen_group, suite_job
 from training.cluster.conformance.judges.shape import JobShape
 from training.cluster.context import ClusterContext
 from training.cluster.state import JobState
-from training.conformance.facts import FabricFacts, JobReport, Part, RankFacts
+from training.conformance.facts import FabricFacts, JobReport, Part
 from training.conformance.transport import networks_in
 from training.errors import SettingsError
 
@@ -159,12 +159,9 @@ def test_a_part_that_failed_or_is_missing_is_never_passed() -> None:
             assert all(told.findings[one].found.startswith("not known: ") for one in failed)
 
 
-def _cpu(rank: RankFacts) -> RankFacts:
-    return rank.model_copy(update={"device": "cpu", "driver": "", "networks": (), "efa_bytes": None})
-
-
 def test_without_gpus_the_network_is_measured_and_judged_by_no_floor() -> None:
-    ranks = tuple(_cpu(RANK).model_copy(update={"rank": one, "host": f"w-{one}"}) for one in range(2))
+    cpu = RANK.model_copy(update={"device": "cpu", "driver": "", "networks": (), "efa_bytes": None})
+    ranks = tuple(cpu.model_copy(update={"rank": one, "host": f"w-{one}"}) for one in range(2))
     measured = ALL_REDUCE.model_copy(update={"backend": "gloo", "bus_bytes_per_second": 0.9e9})
     shape = JobShape(pods=2, gpus=0, efa=0, instance_type="", gpus_per_node=0)
     run = TRAINING.model_copy(update={"ranks": 2})

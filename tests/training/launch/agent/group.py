@@ -55,7 +55,8 @@ class Group:
 def agents(world: int, folder: Path) -> Iterator[Group]:
     """A group whose ranks keep their state in `folder`."""
     coordinator = Coordinator(host="127.0.0.1")
-    started = [Agent(_hello(rank), memory=folder / f"memory-{rank}") for rank in range(world)]
+    hellos = [Hello(worker=f"worker-{rank}", host="127.0.0.1") for rank in range(world)]
+    started = [Agent(hello, memory=folder / f"memory-{rank}") for rank, hello in enumerate(hellos)]
     with ExitStack() as stack:
         threads = [
             threading.Thread(target=one.serve, args=(coordinator.address, coordinator.key), daemon=True)
@@ -76,7 +77,3 @@ def eventually(condition: Callable[[], bool], *, seconds: float = 20.0) -> bool:
             return False
         time.sleep(0.02)
     return True
-
-
-def _hello(number: int) -> Hello:
-    return Hello(worker=f"worker-{number}", host="127.0.0.1")

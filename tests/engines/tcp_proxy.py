@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback that a test can cut and restore, between a command and its cluster."""
+"""A TCP proxy on loopback that a test can cut and restore, or that cuts connections itself, as a bad network does."""
 
 from __future__ import annotations
 
@@ -14,15 +14,21 @@ import yaml
 
 
 class Proxy:
-    """Passes bytes between its clients and one server."""
+    """Passes bytes between its clients and one server.
 
-    def __init__(self, server_port: int) -> None:
+    Attributes:
+        port: its port.
+        was_cut: number of connections that it has cut itself.
+    """
+
+    def __init__(self, server_port: int, *, cuts: int = 0, after: int = 0) -> None:
+        """It cuts `cuts` connections whose client has sent more than `after` bytes, and lets every later one through."""
         self._server_port = server_port
+        self._cuts, self._after = cuts, after
+        self.was_cut = 0
         self._sockets: list[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
-        self.connections = 0
-        """Connections so far."""
 
     def __enter__(self) -> Self:
         self._listen()
@@ -57,19 +63,25 @@ class Proxy:
                 near, _ = listener.accept()
             except OSError:
                 return
-            self.connections += 1
             far = socket.create_connection(("127.0.0.1", self._server_port))
             self._sockets += [near, far]
             for source, sink in ((near, far), (far, near)):
-                threading.Thread(target=_pass_on, args=(source, sink), daemon=True).start()
+                threading.Thread(target=self._pass_on, args=(source, sink, source is near), daemon=True).start()
 
-
-def _pass_on(source: socket.socket, sink: socket.socket) -> None:
-    with suppress(OSError):
-        while data := source.recv(65536):
-            sink.sendall(data)
-    with suppress(OSError):
-        sink.shutdown(socket.SHUT_WR)
+    def _pass_on(self, source: socket.socket, sink: socket.socket, is_client: bool) -> None:  # noqa: FBT001
+        passed = 0
+        with suppress(OSError):
+            while data := source.recv(65536):
+                passed += len(data)
+                if is_client and passed > self._after and self._cuts > 0:
+                    self._cuts -= 1
+                    self.was_cut += 1
+                    source.shutdown(socket.SHUT_RDWR)
+                    sink.shutdown(socket.SHUT_RDWR)
+                    return
+                sink.sendall(data)
+        with suppress(OSError):
+            sink.shutdown(socket.SHUT_WR)
 
 
 @contextmanager
