@@ -20,6 +20,16 @@ def test_the_committed_schema_is_the_generated_one() -> None:
     )
 
 
+def test_every_key_has_a_description() -> None:
+    described = {
+        f"{section}.{key}": "description" in field
+        for section, body in SCHEMA["$defs"].items()
+        for key, field in body["properties"].items()
+    }
+    assert len(described) > 50
+    assert [key for key, is_described in described.items() if not is_described] == []
+
+
 def test_shipped_configurations_satisfy_the_schema() -> None:
     Draft202012Validator.check_schema(SCHEMA)
     for name in shipped_names():

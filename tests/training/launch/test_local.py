@@ -12,11 +12,22 @@ import pytest
 from tests.processes import run_command
 from tests.training.launch.driver import ROOT
 from tests.training.runs import small_settings
-from training.launch.local import ProcessLauncher
+from training.config.schema import ScaleSettings
+from training.launch.local import ProcessLauncher, rank_command
 from training.launch.processes import DRIVER_VARIABLE
 from training.launch.task import RankTask, WorkersFailedError
 
 FAULTS = "tests.training.faults.models"
+
+
+def test_torchrun_selects_a_port_on_one_machine_and_gets_the_rendezvous_of_several(tmp_path: Path) -> None:
+    here = rank_command(ScaleSettings(launcher="torchrun", workers=4), tmp_path)
+    assert {"--standalone", "--nproc-per-node=4"} <= {*here}
+    assert not any(word.startswith("--master") for word in here)
+    scale = ScaleSettings(launcher="torchrun", workers=8, nodes=2, node_rank=1, rendezvous="head.example:29400")
+    several = rank_command(scale, tmp_path)
+    assert {"--nnodes=2", "--node-rank=1", "--nproc-per-node=4", "--max-restarts=0"} <= {*several}
+    assert {"--master-addr=head.example", "--master-port=29400"} <= {*several}
 
 
 def launch(folder: Path, launcher: str, model: str, *, workers: int, **options: int) -> None:
