@@ -17,13 +17,6 @@ def settings(**fields: object) -> StackSettings:
     return from_mapping(changed(dev_sections(), {"single_sign_on": section}), file="sample")
 
 
-def test_it_is_off_by_default_and_grafana_has_no_viewers() -> None:
-    found = from_mapping(dev_sections(), file="sample")
-    assert found.single_sign_on is None
-    assert not found.has_grafana_viewers
-    assert settings().has_grafana_viewers
-
-
 def test_wrong_settings_are_refused_by_name() -> None:
     cases: list[tuple[dict[str, object], str]] = [
         ({"issuer": "http://idp.example.com"}, "single_sign_on.issuer = http://idp.example.com: must be a URL that"),
@@ -57,12 +50,10 @@ def test_offices_reach_an_internet_facing_load_balancer() -> None:
     assert [str(one) for one in found.client_cidrs] == ["198.51.100.0/24"]
 
 
-def test_a_team_whose_host_name_or_namespace_would_not_do_is_refused() -> None:
+def test_a_team_whose_host_name_would_not_do_is_refused() -> None:
     long = "a" * 57
     sections = changed(
         dev_sections(), {"teams.0.name": long, "single_sign_on": {**SINGLE_SIGN_ON, "groups": {long: ["ml"]}}}
     )
     with pytest.raises(SettingsError, match="has a label of more than 63 characters"):
         from_mapping(sections, file="sample")
-    with pytest.raises(SettingsError, match="not a namespace of Kubernetes or the platform"):
-        from_mapping(changed(dev_sections(), {"teams.0.name": "sso"}), file="sample")
