@@ -94,14 +94,6 @@ def test_no_file_holds_a_trace_of_a_machine_or_of_unfinished_work() -> None:
     assert [(name, what) for name, text in contents.items() for what in patterns if patterns[what].search(text)] == []
 
 
-def test_imports_keep_the_contracts(tmp_path: Path) -> None:
-    linter = Path(sys.executable).with_name("lint-imports")
-    checked = subprocess.run(
-        [linter, "--no-logo", "--cache-dir", tmp_path], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert checked.returncode == 0, checked.stdout + checked.stderr
-
-
 def heavy_imports(*program: str) -> set[str]:
     """The heavy packages that a new Python process imports."""
     ended = subprocess.run(

@@ -12,7 +12,7 @@ from infra.spec.release import load_release
 from platform_charts.objects.phases import platform_objects
 from tests.engines.kubernetes_jobs import job, rayjob
 from tests.engines.kubernetes_platform import Environment, drifts, with_lustre
-from tests.infra.aws.graphs import ENVIRONMENTS, graph, settings_of
+from tests.infra.aws.graphs import graph, settings_of
 from tests.kuberay.expand import expand
 
 VOLUME = "kubernetes:core/v1:PersistentVolume"
@@ -41,14 +41,6 @@ def test_the_volume_of_a_team_is_the_root_of_the_file_system_read_only() -> None
     assert spec["accessModes"] == ["ReadWriteMany"]
     assert spec["persistentVolumeReclaimPolicy"] == "Retain"
     assert spec["claimRef"] == {"namespace": "research", "name": "lustre"}
-
-
-@pytest.mark.extended
-def test_only_an_environment_with_a_file_system_has_its_objects() -> None:
-    for environment in ENVIRONMENTS:
-        assert [name for name in storage_of(environment) if "lustre" in name[1]] == [], environment
-    volumes = [name for kind, name in storage_of("lustre") if kind == "PersistentVolume" and "lustre" in name]
-    assert volumes == ["lustre-research"]
 
 
 def test_the_program_registers_the_volume_with_the_file_systems_outputs() -> None:

@@ -24,7 +24,6 @@ from training.cluster.job_manifest import JobOptions, options_of
 from training.config.load import load_settings
 from training.config.sources import find_config, shipped_names
 from training.data.cache import LIMIT_VARIABLE
-from training.logs import POD_LOG_VARIABLE
 
 PROD = target_of("prod")
 EFA_JOB = rendered(job(group="a100"), PROD)
@@ -121,11 +120,6 @@ def test_libfabric_uses_rdma_where_the_family_has_it_and_a_job_in_one_pod_no_net
         assert ("FI_EFA_USE_DEVICE_RDMA" in found) is has_rdma, type_
     found = variables(worker_of(rendered(job(workers=8, group="a100"), PROD))["containers"][0])
     assert not [name for name in found if name.startswith(("NCCL_", "FI_", "GLOO_"))]
-
-
-def test_the_ranks_write_to_the_log_of_their_pod() -> None:
-    # The container's first process is Ray's, of the same user; the name is the trainer's own.
-    assert variables(worker_of(EFA_JOB)["containers"][0])[POD_LOG_VARIABLE] == "/proc/1/fd/1"
 
 
 def test_a_pod_on_spot_tolerates_its_taints_and_ends_within_the_two_minutes_of_notice() -> None:
