@@ -12,17 +12,15 @@ import pytest
 
 from infra.spec.errors import RefusedError, SettingsError
 from infra.spec.manifest import Manifest
-from infra.spec.settings import environment_names
 from platform_charts.jobs.pods import CACHE_LIMIT_VARIABLE
 from platform_charts.jobs.rayjob import render_job
 from platform_charts.jobs.request import JobRequest
 from platform_charts.jobs.schedule import ScheduleRequest, occurrence_objects, template_name
 from tests.kuberay.expand import expand
-from tests.platform_charts.jobs.restricted import violations
 from tests.platform_charts.jobs.targets import group_of, job, rendered, target_of, variables, with_groups, worker_of
 from training.cluster.job_manifest import JobOptions, options_of
 from training.config.load import load_settings
-from training.config.sources import find_config, shipped_names
+from training.config.sources import find_config
 from training.data.cache import LIMIT_VARIABLE
 
 PROD = target_of("prod")
@@ -39,17 +37,6 @@ def request_of(config: str) -> JobRequest:
         gpus_per_worker=int(scale.gpu),
         cpus_per_worker=scale.cpus_per_worker,
     )
-
-
-def test_every_pod_of_a_shipped_configuration_passes_restricted_in_every_environment() -> None:
-    for environment in environment_names():
-        target = target_of(environment)
-        for config in shipped_names():
-            request = replace(request_of(config), team=target.outputs.teams[0].name)
-            settings, ray_job = render_job(request, target)
-            pods = expand(ray_job)
-            assert [violation for pod in pods for violation in violations(pod)] == [], (environment, config)
-            assert {pod["metadata"]["namespace"] for pod in pods} == {settings["metadata"]["namespace"]}
 
 
 def test_settings_priority_deadlines_and_retries_of_the_request_reach_the_job_and_its_pods() -> None:

@@ -13,7 +13,7 @@ from infra.spec.manifest import Manifest
 from infra.spec.names import PLATFORM_ACCOUNTS
 from infra.spec.release import load_release
 from infra.spec.settings import load_environment
-from platform_charts.images.mlflow_server.cluster import KubernetesSecrets, random_password
+from platform_charts.images.mlflow_server.cluster import KubernetesSecrets
 from platform_charts.images.mlflow_server.names import SERVER_SECRET, TEAM_SECRET
 from platform_charts.objects import mlflow as objects
 from tests.engines.kubernetes import Cluster
@@ -56,9 +56,3 @@ def test_the_job_cannot_read_other_secrets_and_a_missing_namespace_is_an_error(j
         job.ensure(TEAM, "a-teams-own", {"password": "x"})
     with pytest.raises(ApiException, match=r"40[34]"):
         job.ensure("no-such-team", TEAM_SECRET, {"password": "x"})
-
-
-def test_passwords_are_long_and_unique() -> None:
-    found = {random_password() for _ in range(100)}
-    assert len(found) == 100
-    assert {len(password) for password in found} == {43}
