@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,15 +12,12 @@ import pytest
 
 from observability.benchmarks.fleet.__main__ import main
 from observability.benchmarks.fleet.axes import Axis, label_sets
-from observability.benchmarks.fleet.exporters import scrapes
 from observability.benchmarks.fleet.measure import summarize
-from observability.benchmarks.fleet.page import Page
 from observability.benchmarks.fleet.prometheus import Prometheus, recording
 from observability.benchmarks.fleet.report import report, request_bytes, write
 from observability.benchmarks.fleet.scrapes import OMITTED
 from observability.benchmarks.fleet.server import Exporters, serving
 from observability.benchmarks.fleet.shape import Fleet
-from observability.benchmarks.fleet.values import Values
 from observability.metrics.scraped import SCRAPED
 from tests.engines import prometheus
 from tests.waiting import wait_until
@@ -110,27 +106,6 @@ def test_a_measurement_has_series_samples_memory_and_times_of_rules_and_is_writt
     write(result, request_bytes(TINY), tmp_path / "bench" / "one.json")
     assert json.loads((tmp_path / "bench" / "one.json").read_text())["series"] == result.series
     assert (tmp_path / "bench" / "one.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_counters_never_fall_and_buckets_never_fall_from_one_bound_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    values = Values()
-    page = next(scrape for scrape in scrapes(TINY, values) if scrape.name == "Ray workers").targets[0].page
-    before = samples(page)
-    later = time.monotonic() + 60
-    monkeypatch.setattr(time, "monotonic", lambda: later)
-    values.advance()
-    after = samples(page)
-    assert after != before
-    assert all(after[name] >= before[name] for name in before if "_total{" in name or "_bucket{" in name)
-    buckets = [value for name, value in after.items() if name.startswith("ray_rtp_train_step_seconds_bucket")]
-    assert buckets == sorted(buckets)
-    assert buckets[-1] == next(value for name, value in after.items() if "rtp_train_step_seconds_count" in name)
-
-
-def samples(page: Page) -> dict[str, float]:
-    """The values of a page by name and labels."""
-    lines = page.text().decode().splitlines()
-    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
 
 
 def test_a_fleet_that_cannot_exist_is_refused(
