@@ -54,7 +54,8 @@ def test_the_program_registers_the_volume_with_the_file_systems_outputs() -> Non
 
 @with_lustre
 def test_the_claim_of_the_team_is_bound_and_the_pods_that_mount_it_pass_pod_security(environment: Environment) -> None:
-    (claim,) = [one for one in environment.manifests if _is_named(one, "PersistentVolumeClaim", "lustre")]
+    claims = [one for one in environment.manifests if one["kind"] == "PersistentVolumeClaim"]
+    (claim,) = [one for one in claims if one["metadata"]["name"] == "lustre"]
     environment.cluster.await_(claim, lambda found: found["status"]["phase"] == "Bound", what="bound")
     assert not drifts(environment.cluster, claim)
     pods = expand(rayjob(environment, job("reads-lustre", team=environment.team)))
@@ -62,10 +63,6 @@ def test_the_claim_of_the_team_is_bound_and_the_pods_that_mount_it_pass_pod_secu
         environment.cluster.create(pod, is_dry_run=True)
     assert [_mounts_lustre(pod) for pod in pods] == [True, True, False]
     assert environment.cluster.warnings == []
-
-
-def _is_named(manifest: Manifest, kind: str, name: str) -> bool:
-    return (manifest["kind"], manifest["metadata"]["name"]) == (kind, name)
 
 
 def _mounts_lustre(pod: Manifest) -> bool:
