@@ -1,4 +1,4 @@
-"""The suite's own choice of tests, its progress and its end, on a small generated suite."""
+"""The suite's own choice of tests, and its end, on a small generated suite."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.engines import report_table
-from tests.selection import changed_folders
-
 pytestmark = pytest.mark.extended
 
 pytest_plugins = ("pytester",)
@@ -27,7 +24,7 @@ _MIXED = """
 import pytest
 
 @pytest.fixture
-def control_plane(): ...
+def real_nodes(): ...
 
 def test_plain(): ...
 
@@ -35,10 +32,10 @@ def test_plain(): ...
 @pytest.mark.parametrize("one", range(2))
 def test_marked(one): ...
 
-def test_of_a_server(control_plane): ...
+def test_of_a_server(real_nodes): ...
 
 @pytest.mark.core
-def test_of_a_server_that_runs_always(control_plane): ...
+def test_of_a_server_that_runs_always(real_nodes): ...
 """
 _EXTENDED = """
 import pytest
@@ -46,18 +43,6 @@ import pytest
 pytestmark = pytest.mark.extended
 
 def test_it(): ...
-"""
-_ENDS = """
-import pytest
-from tests.engines.report_table import ran, skipped
-
-@pytest.mark.parametrize("one", range(3))
-def test_without_a_server(one):
-    skipped("Prometheus", "none on PATH", "apt-get install prometheus")
-
-def test_of_a_program():
-    ran("S3 API")
-    assert False, "\\n".join(f"line {number}" for number in range(40))
 """
 _HANGS = """
 import subprocess, sys, time
@@ -72,10 +57,8 @@ def test_that_starts_a_program_of_its_own():
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(pytester: pytest.Pytester) -> Run:
     """Runs the suite of the folder in this process."""
-    monkeypatch.setattr(report_table, "RAN", set())
-    monkeypatch.setattr(report_table, "ABSENT", set())
 
     def run(*arguments: str, **files: str) -> pytest.RunResult:
         pytester.makepyfile(**{f"test_{name}": text for name, text in files.items()})
@@ -105,37 +88,6 @@ def test_parts_are_disjoint_and_together_all(run: Run) -> None:
     files = {f"extended_{number}": _EXTENDED for number in range(6)}
     parts = [run("--all", f"{part}/3", plain="def test_core(): ...", **files) for part in (1, 2, 3)]
     assert sum(part.parseoutcomes()["passed"] - 1 for part in parts) == 6
-
-
-@pytest.mark.parametrize(
-    "arguments", [["--all", "2"], ["--all", "4/3"], ["--all", "some"], ["nowhere"], ["--since", "no-such"]]
-)
-def test_a_choice_that_does_not_exist_is_refused(run: Run, arguments: list[str]) -> None:
-    ended = run(*arguments, mixed=_MIXED)
-    assert ended.ret == pytest.ExitCode.USAGE_ERROR
-    assert arguments[-1] in str(ended.stderr)
-
-
-def test_a_change_adds_the_tests_of_its_folders(tmp_path: Path) -> None:
-    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org"]
-    for file in ("tests/training/launch/test_a.py", "training/launch/agent/a.py", "training/loop.py", "docs/a.md"):
-        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / file).touch()
-    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
-        subprocess.run([*git, *command], cwd=tmp_path, check=True)
-    (tmp_path / "training/launch/agent/a.py").write_text("A = 1\n")
-    (tmp_path / "docs/a.md").write_text("A document.\n")
-    subprocess.run([*git, "commit", "-qam", "second"], cwd=tmp_path, check=True)
-    assert changed_folders("HEAD~1", tmp_path) == {tmp_path / "tests/training/launch"}
-
-
-def test_a_failure_is_printed_with_one_line_of_reason_and_skips_last(run: Run) -> None:
-    ended = run(ends=_ENDS)
-    assert ended.ret == pytest.ExitCode.TESTS_FAILED
-    assert "FAILED test_ends.py::test_of_a_program: AssertionError: line 0" in ended.outlines
-    assert "real services: S3 API" in ended.outlines
-    assert "   3  Prometheus: none on PATH; to enable: apt-get install prometheus" in ended.outlines
-    assert "    … 35 lines …" in ended.outlines
 
 
 @pytest.mark.parametrize(("processes", "number"), [("0", signal.SIGINT), ("2", signal.SIGTERM)])

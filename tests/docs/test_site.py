@@ -61,10 +61,6 @@ def test_the_search_finds_every_page(site: Path) -> None:
     assert {*pages(site)} - {"404.html"} <= found
 
 
-def test_marks_are_visible(site: Path) -> None:
-    assert "Some of these commands need an AWS account; " in (site / "RUNBOOKS.html").read_text(encoding="utf-8")
-
-
 def test_what_belongs_to_an_item_is_indented_by_four_columns() -> None:
     text = """Steps:
 1. One:

@@ -313,14 +313,11 @@ def test_the_cluster_of_a_job_that_is_deleted_alone_does_not_go_on(full: Operate
     name = _taken(full)["status"]["rayClusterName"]
     _orphan(full, "taken")
     cluster = api_object("ray.io/v1", "RayCluster", name, namespace=_TEAM)
+    labels = f"ray.io/cluster={name}"
     try:
-        wait_until(lambda: not _ray_pods(full, name), seconds=_SECONDS)
+        wait_until(lambda: not full.cluster.items("v1", "Pod", namespace=_TEAM, labels=labels), seconds=_SECONDS)
     finally:
         full.cluster.delete(cluster)
-
-
-def _ray_pods(full: Operated, cluster: str) -> list[Manifest]:
-    return full.cluster.items("v1", "Pod", namespace=_TEAM, labels=f"ray.io/cluster={cluster}")
 
 
 def _orphan(full: Operated, name: str) -> None:

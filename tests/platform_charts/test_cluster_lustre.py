@@ -12,7 +12,7 @@ from infra.spec.release import load_release
 from platform_charts.objects.phases import platform_objects
 from tests.engines.kubernetes_jobs import job, rayjob
 from tests.engines.kubernetes_platform import Environment, drifts, with_lustre
-from tests.infra.aws.graphs import ENVIRONMENTS, graph, settings_of
+from tests.infra.aws.graphs import graph, settings_of
 from tests.kuberay.expand import expand
 
 VOLUME = "kubernetes:core/v1:PersistentVolume"
@@ -43,14 +43,6 @@ def test_the_volume_of_a_team_is_the_root_of_the_file_system_read_only() -> None
     assert spec["claimRef"] == {"namespace": "research", "name": "lustre"}
 
 
-@pytest.mark.extended
-def test_only_an_environment_with_a_file_system_has_its_objects() -> None:
-    for environment in ENVIRONMENTS:
-        assert [name for name in storage_of(environment) if "lustre" in name[1]] == [], environment
-    volumes = [name for kind, name in storage_of("lustre") if kind == "PersistentVolume" and "lustre" in name]
-    assert volumes == ["lustre-research"]
-
-
 def test_the_program_registers_the_volume_with_the_file_systems_outputs() -> None:
     recording = graph("lustre")
     volume = recording.find(VOLUME, "persistentvolume-lustre-research")
@@ -62,7 +54,8 @@ def test_the_program_registers_the_volume_with_the_file_systems_outputs() -> Non
 
 @with_lustre
 def test_the_claim_of_the_team_is_bound_and_the_pods_that_mount_it_pass_pod_security(environment: Environment) -> None:
-    (claim,) = [one for one in environment.manifests if _is_named(one, "PersistentVolumeClaim", "lustre")]
+    claims = [one for one in environment.manifests if one["kind"] == "PersistentVolumeClaim"]
+    (claim,) = [one for one in claims if one["metadata"]["name"] == "lustre"]
     environment.cluster.await_(claim, lambda found: found["status"]["phase"] == "Bound", what="bound")
     assert not drifts(environment.cluster, claim)
     pods = expand(rayjob(environment, job("reads-lustre", team=environment.team)))
@@ -70,10 +63,6 @@ def test_the_claim_of_the_team_is_bound_and_the_pods_that_mount_it_pass_pod_secu
         environment.cluster.create(pod, is_dry_run=True)
     assert [_mounts_lustre(pod) for pod in pods] == [True, True, False]
     assert environment.cluster.warnings == []
-
-
-def _is_named(manifest: Manifest, kind: str, name: str) -> bool:
-    return (manifest["kind"], manifest["metadata"]["name"]) == (kind, name)
 
 
 def _mounts_lustre(pod: Manifest) -> bool:

@@ -22,7 +22,7 @@ def test_workers_fill_whole_nodes_with_efa_and_head_and_submitter_run_on_the_hea
 ) -> None:
     with placed(environment, job("fills", team=environment.team, workers=64, group="h100")) as pods:
         assert _types(environment, pods) == {"p5.48xlarge": 8}
-        assert len(set(_worker_nodes(pods))) == 8
+        assert len({pod["spec"]["nodeName"] for pod in pods if node_type(pod) == "worker"}) == 8
         groups = {node_type(pod): _node(environment, pod)["metadata"]["labels"][GROUP] for pod in pods}
     assert groups == {"head": "heads", "worker": "h100", "submitter": "heads"}
 
@@ -72,10 +72,6 @@ def test_a_job_without_free_nodes_stays_pending_and_the_reason_names_the_resourc
 def _workers(environment: Environment, name: str, **fields: Any) -> list[Manifest]:  # noqa: ANN401 - of a JobRequest
     pods = expand(rayjob(environment, job(name, team=environment.team, **fields)))
     return [pod for pod in pods if node_type(pod) == "worker"]
-
-
-def _worker_nodes(pods: list[Manifest]) -> list[str]:
-    return [pod["spec"]["nodeName"] for pod in pods if node_type(pod) == "worker"]
 
 
 def _types(environment: Environment, pods: list[Manifest]) -> dict[str, int]:

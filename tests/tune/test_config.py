@@ -73,8 +73,6 @@ def test_an_axis_of_a_later_source_replaces_an_earlier_one_as_a_whole(tmp_path: 
     found = read(first, second)
     assert found.space.axes["optimizer.momentum"] == Choice((0.1, 0.2))
     assert list(found.space.axes) == ["optimizer.learning_rate", "optimizer.momentum"]
-    third = read(first, second, overrides=("search.space.optimizer.momentum={uniform: [0, 0.5]}",))
-    assert third.space.axes["optimizer.momentum"] == Continuous(0.0, 0.5)
 
 
 def test_set_replaces_an_axis(tmp_path: Path) -> None:
@@ -122,7 +120,6 @@ def test_a_wrong_search_section_is_refused_with_its_line(tmp_path: Path) -> None
         ),
         "scheduler: {name: bohb}": ".scheduler: name=bohb is not available",
         "algorithm: BOHB": ".algorithm = BOHB: bohb is not available",
-        "gpus_per_worker: 0": ".gpus_per_worker = 0: must be",
         "gpus_per_worker: 0.001": ".gpus_per_worker = 0.001: must be greater than or equal to 0.01",
         "gpus_per_worker: 1.5": ".gpus_per_worker = 1.5: must be less than or equal to 1",
         "gpus_per_worker: true": ".gpus_per_worker = true: must not be true or false",
@@ -151,7 +148,6 @@ def test_a_wrong_axis_is_refused_with_its_source(tmp_path: Path) -> None:
         "{step: 1}": f"{one_of}, value; got none",
         "{log_unifrom: [0.1, 1]}": ".log_unifrom: no such setting\n  remedy: did you mean log_uniform?",
         "{choice: null}": ": choice must not be null",
-        "{choice: []}": ": choice=[] has no value",
         "{choice: [0.1], step: 1}": ": step=1 belongs to uniform or integer, not to choice",
         "{uniform: [0.1, 1], log: true}": ": log=true belongs to integer, not to uniform",
         "{integer: [1, 9], step: 1.5}": ": step=1.5 of an integer axis must be a whole number",

@@ -155,14 +155,18 @@ def aws_resources(recording: Recording) -> Iterator[Resource]:
     return (one for one in recording.resources if one.type.startswith("aws:"))
 
 
-def depends_on(recording: Recording, later: Resource, earlier: Resource) -> bool:
-    """Whether `later` depends on `earlier`, directly or transitively; a resource also depends on its parent."""
+def dependencies_of(recording: Recording, later: Resource) -> set[str]:
+    """URNs of what a resource depends on, directly or transitively; a resource also depends on its parent."""
     by_urn = {one.urn: one for one in recording.resources}
     seen, open_ = set[str](), [later.urn]
     while open_:
         one = by_urn[open_.pop()]
-        for urn in (*one.dependencies, one.parent):
-            if urn is not None and urn not in seen:
-                seen.add(urn)
-                open_.append(urn)
-    return earlier.urn in seen
+        found = {*one.dependencies, *filter(None, [one.parent])} - seen
+        seen |= found
+        open_ += found
+    return seen
+
+
+def depends_on(recording: Recording, later: Resource, earlier: Resource) -> bool:
+    """Whether `later` depends on `earlier`."""
+    return earlier.urn in dependencies_of(recording, later)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pulumi
 import pytest
-import yaml
 from pulumi.runtime.config import set_all_config
 
 from infra.lifecycle.image.availability import MissingImage
@@ -18,7 +17,7 @@ from infra.lifecycle.stack.stage import AccountState
 from infra.preview.recording import Recording, record, record_program
 from infra.spec.manifest import Manifest
 from infra.spec.release import ReleaseManifest, load_release
-from infra.spec.settings.loading import ENVIRONMENTS, PROJECT, STACK_FILES
+from infra.spec.settings.loading import PROJECT
 from infra.spec.settings.platform import Mirrors
 from platform_charts.charts.crds import CRD_GROUPS, PinnedCharts
 from tests.engines.ports import free_port
@@ -156,13 +155,3 @@ def test_the_program_imports_its_packages_from_any_working_directory(tmp_path: P
         check=False,
     )
     assert "pulumi.errors.RunError: unknown environment 'stack'" in ended.stderr
-
-
-def test_the_project_file_points_to_the_program_and_to_a_folder_of_pulumis_own_files() -> None:
-    """`pulumi stack init` rewrites a stack file that exists, so no environment is one."""
-    project = yaml.safe_load((ROOT / "Pulumi.yaml").read_text(encoding="utf-8"))
-    assert project["name"] == PROJECT
-    assert (ROOT / project["main"] / "__main__.py").is_file()
-    assert ROOT / project["stackConfigDir"] == STACK_FILES
-    assert [file.name for file in ENVIRONMENTS.glob("Pulumi.*")] == []
-    assert project["runtime"] == {"name": "python", "options": {"virtualenv": ".venv"}}

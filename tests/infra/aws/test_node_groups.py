@@ -109,11 +109,6 @@ def test_only_configured_placement_groups_exist_and_that_of_a_reservation_is_use
     assert template(unusual(), "reservation-placed")["placement"] == {"groupName": "theirs"}
 
 
-def test_a_group_uses_only_the_subnets_of_its_zones() -> None:
-    subnet = unusual().find(tokens.SUBNET, "private-us-east-1a")
-    assert unusual().find(tokens.NODE_GROUP, "block-00000004").property_dependencies["subnetIds"] == (subnet.urn,)
-
-
 def parts_of(user_data: str) -> list[Message]:
     message = email.message_from_bytes(b64decode(user_data))
     return [part for part in message.walk() if not part.is_multipart()]

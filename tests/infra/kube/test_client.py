@@ -9,15 +9,15 @@ import signal
 import ssl
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 import yaml
 
 from infra.kube.client import authority_of, client_of
+from tests.engines.servers import Handler, serving
 
 _ASK_AND_BE_KILLED = """
 import os, signal, sys
@@ -44,32 +44,20 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(certificate: Path) -> Iterator[str]:
     """URL of a server that says whether the client has presented a certificate."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+    class Who(Handler):
+        def do_GET(self) -> None:  # noqa: N802
             assert isinstance(self.connection, ssl.SSLSocket)
-            body = json.dumps({"certificate": bool(self.connection.getpeercert(binary_form=True))}).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as http.server has it
-            """Log nothing."""
+            has_certificate = bool(self.connection.getpeercert(binary_form=True))
+            self.answer(200, json.dumps({"certificate": has_certificate}).encode())
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, certificate.with_suffix(".key"))
     context.load_verify_locations(certificate)
     context.verify_mode = ssl.CERT_OPTIONAL
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as found:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Who) as found:
         found.socket = context.wrap_socket(found.socket, server_side=True)
-        thread = threading.Thread(target=found.serve_forever)
-        thread.start()
-        try:
+        with serving(found):
             yield f"https://127.0.0.1:{found.server_port}"
-        finally:
-            found.shutdown()
-            thread.join()
 
 
 def kubeconfig(folder: Path, server: str, *, cluster: dict[str, object], user: dict[str, str]) -> Path:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import boto3
 import pytest
-import yaml
 from moto import mock_aws
 
 from infra.kube.stack_connection import connect
@@ -16,6 +15,7 @@ from infra.lifecycle.account.caller import caller_of
 from infra.lifecycle.sandbox.processes import free_ports
 from infra.spec.errors import RefusedError, SettingsError
 from infra.spec.outputs import StackOutputs
+from tests.infra.kube.test_client import kubeconfig as kubeconfig_of
 from tests.training.cluster.team_cluster import dev_outputs, target
 
 MOTO_ACCOUNT = "123456789012"
@@ -28,17 +28,7 @@ def outputs(**changes: object) -> StackOutputs:
 
 def kubeconfig(folder: Path, *, server: str, authority: str = "another") -> Path:
     encoded = base64.b64encode(authority.encode()).decode()
-    document = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "c", "cluster": {"server": server, "certificate-authority-data": encoded}}],
-        "users": [{"name": "u", "user": {"token": "secret"}}],
-        "contexts": [{"name": "mine", "context": {"cluster": "c", "user": "u"}}],
-        "current-context": "mine",
-    }
-    file = folder / "kubeconfig"
-    file.write_text(yaml.safe_dump(document))
-    return file
+    return kubeconfig_of(folder, server, cluster={"certificate-authority-data": encoded}, user={"token": "secret"})
 
 
 def test_the_context_of_the_stacks_own_cluster_is_accepted_also_through_a_tunnel(tmp_path: Path) -> None:

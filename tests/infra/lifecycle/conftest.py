@@ -1,9 +1,9 @@
-"""A `pulumi` for tests of commands that run it."""
+"""A `pulumi` for tests of commands that run it, and an engine that builds images."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,15 @@ import pytest
 
 from infra.lifecycle.account.caller import Caller
 from infra.lifecycle.stack.stage import AccountState
+from tests.engines.image_builder import ImageBuilder, image_builder
 
 Stack = Callable[..., None]
+
+
+@pytest.fixture(scope="module")
+def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ImageBuilder]:
+    with image_builder(tmp_path_factory.mktemp("builder")) as found:
+        yield found
 
 
 @pytest.fixture

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -73,26 +70,6 @@ def test_prices_without_credentials_are_refused(capsys: pytest.CaptureFixture[st
     assert "AWS Price List: Unable to locate credentials\n  remedy: sign in" in said
 
 
-def test_the_sandbox_without_its_programs_is_refused_and_not_failed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("RTP_ENGINES", str(tmp_path))
-    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
-    assert main(["sandbox", "--env", "dev"]) == 3
-    said = capsys.readouterr().err
-    assert said.startswith("error: etcd, kube-apiserver")
-    assert "make engines" in said
-
-
-def test_every_wrong_setting_of_a_test_cluster_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["test-environment", "--name", "Test_x", "--owner", "me", "--account", "12"]) == 2
-    title, *lines = capsys.readouterr().err.splitlines()
-    assert title.endswith("Test_x.yaml: 5 wrong settings")
-    wrong = ("environment.name", "environment.owner", "aws.allowed_accounts.0", "cluster.admin_roles.0", "budget.email")
-    assert [line.partition(": ")[2].split()[0] for line in lines] == list(wrong)
-    assert not (ENVIRONMENTS / "Test_x.yaml").exists()
-
-
 def test_a_number_out_of_its_range_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     cluster = ["test-environment", "--name", "test-x", "--owner", "a@b.c", "--account", ACCOUNT, "--hours"]
     for words, said in (
@@ -107,16 +84,3 @@ def test_a_number_out_of_its_range_is_refused(capsys: pytest.CaptureFixture[str]
         assert caught.value.code == 2, words
         assert f"argument {words[-2]}: must be {said}" in capsys.readouterr().err
     assert not (ENVIRONMENTS / "test-x.yaml").exists()
-
-
-@pytest.mark.extended
-def test_a_reader_that_leaves_does_not_fail_the_command() -> None:
-    for command in ("graph", "cost"):
-        words = [sys.executable, "-m", "infra.lifecycle", command, "--env", "dev"]
-        read, write = os.pipe()
-        os.close(read)
-        try:
-            answer = subprocess.run(words, check=False, stdout=write, stderr=subprocess.PIPE, text=True)
-        finally:
-            os.close(write)
-        assert (answer.returncode, answer.stderr) == (0, ""), command

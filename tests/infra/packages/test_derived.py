@@ -10,7 +10,6 @@ from packaging.requirements import Requirement
 from infra.lifecycle.image.recipes import RECIPES
 from infra.packages.derived import (
     REMOVED,
-    TAG_PREFIX,
     image_markers,
     image_platform,
     image_target,
@@ -72,8 +71,3 @@ def test_the_trainer_image_has_no_lock_so_that_pods_check_packages_and_install_n
     assert "requirements.lock" in " ".join(stages["environment"].values("COPY"))
     for name in ("code", "efa", "cpu", "cuda"):
         assert "requirements.lock" not in " ".join(stages[name].values("COPY"))
-
-
-def test_no_image_of_ours_has_a_tag_of_derived_ones() -> None:
-    assert not str(release().platform).startswith(TAG_PREFIX)
-    assert "." not in TAG_PREFIX

@@ -6,15 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from infra.aws import program
 from infra.lifecycle.upgrade.steps import PROTECTED
 from infra.policy import tokens
 from infra.policy.rules.protection import STATEFUL_TYPES
-from infra.preview.recording import Recording, Resource, record
-from infra.spec.release import load_release
-from tests.infra.aws.graphs import ENVIRONMENTS, graph, settings_of
+from infra.preview.recording import Recording, Resource
+from tests.infra.aws.graphs import ENVIRONMENTS, graph
 from tests.infra.preview import snapshot
-from tests.infra.preview.snapshot import REPLACING, STATE, Snapshot, differences, losses, read_snapshot, snapshot_of
+from tests.infra.preview.snapshot import REPLACING, STATE, differences, losses, read_snapshot, snapshot_of
 
 PROD = graph("prod")
 BEFORE = snapshot_of(PROD)
@@ -29,15 +27,6 @@ def renamed(resource: Resource, name: str, *aliases: str) -> Resource:
     return replace(resource, name=name, urn=f"{resource.urn.rpartition('::')[0]}::{name}", aliases=aliases)
 
 
-def _with_node_image(monkeypatch: pytest.MonkeyPatch, version: str) -> Snapshot:
-    """Prod's graph, for a release that pins this version of the node images."""
-    release = load_release()
-    image = release.node_image.model_copy(update={"releases": dict.fromkeys(release.node_image.releases, version)})
-    pinned = release.model_copy(update={"node_image": image})
-    monkeypatch.setattr(program, "load_release", lambda: pinned)
-    return snapshot_of(record(settings_of("prod")))
-
-
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_the_graph_is_the_recorded_one_as_the_command_writes_it(environment: str) -> None:
     before, after = read_snapshot(environment), snapshot_of(graph(environment))
@@ -48,16 +37,6 @@ def test_the_graph_is_the_recorded_one_as_the_command_writes_it(environment: str
 
 def test_every_type_that_the_policy_or_an_upgrade_protects_is_watched() -> None:
     assert {*STATEFUL_TYPES, tokens.CLUSTER, tokens.VPC, tokens.SUBNET} == PROTECTED == set(STATE) == set(REPLACING)
-
-
-def test_a_moved_pin_of_the_node_image_is_named_at_every_group_that_it_rolls(monkeypatch: pytest.MonkeyPatch) -> None:
-    pinned, moved = (_with_node_image(monkeypatch, version) for version in ("1.35.4-20261101", "1.35.4-20261120"))
-    lines = list(differences(pinned, moved))
-    assert {line.partition(": ")[0] for line in lines} == {
-        name for name in pinned if tokens.NODE_GROUP in name.partition("::")[0]
-    }
-    assert all('inputs.releaseVersion was "1.35.4-20261101", is "1.35.4-20261120"' in line for line in lines)
-    assert list(losses(pinned, moved)) == []
 
 
 def lost(old: Resource, *new: Resource) -> list[str]:

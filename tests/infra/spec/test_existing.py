@@ -42,8 +42,6 @@ IN_A, IN_B = (f"{VPC}.private_subnets.us-east-1{zone}" for zone in "ab")
 FROM_OUTSIDE = {**SINGLE_SIGN_ON, "internet_facing": True, "client_cidrs": ["198.51.100.0/24"]}
 WRONG_OF_A_VPC: list[tuple[dict[str, Any], str]] = [
     ({"network.cidr": "10.40.0.0/16"}, "network.cidr = 10.40.0.0/16: has no effect on a VPC that exists; omit it"),
-    ({"network.nat": "per_az"}, "network.nat = per_az: has no effect on a VPC that exists"),
-    ({"network.flow_log_days": 30}, "network.flow_log_days = 30: has no effect on a VPC that exists"),
     ({"network.interface_endpoints": ["sts"]}, "network.interface_endpoints = [sts]: has no effect on a VPC"),
     ({f"{VPC}.vpc_id": "10.0.0.0/16"}, "must be the ID of a VPC: vpc-…"),
     ({f"{VPC}.private_subnets.us-east-1a.id": "subnet"}, "must be the ID of a subnet: subnet-…"),
@@ -75,7 +73,6 @@ def test_a_wrong_setting_of_an_existing_vpc_is_named_with_its_rule() -> None:
 def test_a_wrong_setting_of_an_existing_cluster_is_named_with_its_rule() -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"cluster.public_cidrs": ["198.51.100.0/24"]}, "public_cidrs = [198.51.100.0/24]: has no effect on a cluster"),
-        ({"cluster.support": "extended"}, "cluster.support = extended: has no effect on a cluster that exists"),
         ({"cluster.logs": ["api"]}, "cluster.logs = [api]: has no effect on a cluster that exists"),
         ({f"{CLUSTER}.name": "a/b"}, "must be the name of an EKS cluster"),
         ({f"{CLUSTER}.addons": ["aws-efs-csi-driver", "core-dns"]}, "addons.1 = core-dns: no add-on of the release"),

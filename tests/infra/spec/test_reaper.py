@@ -8,16 +8,9 @@ from infra.lifecycle.leftovers.policy import reaper_actions_text
 from infra.spec.errors import SettingsError
 from infra.spec.reaper_actions import ACTIONS_FILE, reaper_actions
 from infra.spec.settings import from_mapping
-from infra.spec.settings.reaper import ReaperSettings
 from tests.infra.spec.samples import Tree, changed, dev_sections, prod_sections
 
 TEST = {"environment.kind": "test", "environment.expires": "2030-01-31T00:00:00Z"}
-
-
-def test_it_is_off_by_default_and_looks_every_hour_in_the_region_of_the_stack() -> None:
-    assert from_mapping(dev_sections(), file="sample").reaper is None
-    found = from_mapping(changed(dev_sections(), {"reaper": {}}), file="sample").reaper
-    assert found == ReaperSettings(schedule="23 * * * *", regions=())
 
 
 def test_wrong_settings_are_refused_by_name() -> None:

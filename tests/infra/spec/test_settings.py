@@ -56,7 +56,6 @@ WRONG_VALUES: list[tuple[dict[str, Any], str]] = [
     ({"gpu_groups.0.capacity.id": "x"}, "gpu_groups.0.capacity.id: no such setting"),
     ({"environment.owner": ...}, "environment.owner: is required: Email address of the owner"),
     ({"environment.owner": "me"}, "environment.owner = me: must be an email address"),
-    ({"environment.kind": "production"}, "environment.kind = production: must be one of dev, staging, prod, test"),
     ({"gpu_groups.0.capacity.kind": "spots"}, "gpu_groups.0.capacity.kind = spots: must be one of on_demand, spot"),
     ({"gpu_groups.1.capacity": BLOCK}, "gpu_groups.1.capacity.ends: is required: End time of the block"),
     ({"cluster.kubernetes": 1.35}, "cluster.kubernetes = 1.35: must be text\n    remedy: write it in quotes"),
@@ -100,9 +99,7 @@ BROKEN_RULES: list[tuple[dict[str, Any], str]] = [
     ({"gpu_groups.1.name": "heads"}, "gpu_groups.1.name = heads: must be unique, and none of default, heads, system"),
     ({"system_nodes": {"min_size": 2, "desired_size": 3}}, "system_nodes.min_size = 2: each of the 3 zones of the"),
     ({"head_nodes": {"instance_type": "g5.xlarge"}}, "head_nodes.instance_type = g5.xlarge: not an instance type"),
-    ({"head_nodes": {"max_size": 0}}, "head_nodes.max_size = 0: must be greater than 0"),
     ({"gpu_groups.0.instance_type": "g4dn.xxlarge"}, "remedy: did you mean g4dn.xlarge?"),
-    ({"gpu_groups.0.instance_type": "m7i.large"}, "not an instance type with GPUs in the catalogue"),
     ({"system_nodes": {"instance_type": "g5.xlarge"}}, "instance_type = g5.xlarge: not an instance type without"),
     ({"gpu_groups.1.availability_zones": ["us-east-1f"]}, "us-east-1f: must be a zone of the network: us-east-1a"),
     ({"gpu_groups.1.capacity": {"kind": "spot"}}, "gpu_groups.1.efa = true: spot capacity excludes EFA"),
@@ -287,9 +284,6 @@ def test_an_impossible_log_destination_is_refused() -> None:
         ({"loki_url": "http://loki:3100"}, "logs.loki_url = http://loki:3100: logs.destination = cloudwatch sends"),
         ({"destination": "none", "loki_url": "http://loki"}, "logs.destination = none sends nothing to Loki"),
         ({"destination": "loki", "loki_url": "http://loki/path"}, "logs.loki_url"),
-        ({"destination": "loki", "loki_url": "ftp://loki"}, "logs.loki_url"),
-        ({"destination": "s3"}, "logs.destination"),
-        ({"retention_days": 10}, "logs.retention_days"),
     ]
     for logs, said in cases:
         assert said in message_of(changed(dev_sections(), {"logs": logs})), logs

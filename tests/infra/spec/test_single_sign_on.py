@@ -17,13 +17,6 @@ def settings(**fields: object) -> StackSettings:
     return from_mapping(changed(dev_sections(), {"single_sign_on": section}), file="sample")
 
 
-def test_it_is_off_by_default_and_grafana_has_no_viewers() -> None:
-    found = from_mapping(dev_sections(), file="sample")
-    assert found.single_sign_on is None
-    assert not found.has_grafana_viewers
-    assert settings().has_grafana_viewers
-
-
 def test_wrong_settings_are_refused_by_name() -> None:
     cases: list[tuple[dict[str, object], str]] = [
         ({"issuer": "http://idp.example.com"}, "single_sign_on.issuer = http://idp.example.com: must be a URL that"),
@@ -37,12 +30,10 @@ def test_wrong_settings_are_refused_by_name() -> None:
         ({"groups": {"reserch": ["ml"]}}, "single_sign_on.groups.reserch = ml: no such team\n    remedy: did you mean"),
         ({"groups": {}}, "single_sign_on.groups"),
         ({"groups": {"research": []}}, "single_sign_on.groups.research"),
-        ({"groups": {"research": [""]}}, "single_sign_on.groups.research.0"),
         ({"scopes": ["email"]}, "single_sign_on.scopes = email: must contain openid"),
         ({"client_cidrs": []}, "single_sign_on.client_cidrs"),
         ({"client_cidrs": ["0.0.0.0/0"], "internet_facing": True}, "opens the UIs to the internet"),
         ({"client_cidrs": ["198.51.100.0/24"]}, "cannot reach an internal load balancer: must lie in the VPC or"),
-        ({"session_hours": 0}, "single_sign_on.session_hours = 0"),
         ({"client_secret": "hunter2"}, "single_sign_on.client_secret: no such setting"),
     ]
     for fields, said in cases:
@@ -57,12 +48,10 @@ def test_offices_reach_an_internet_facing_load_balancer() -> None:
     assert [str(one) for one in found.client_cidrs] == ["198.51.100.0/24"]
 
 
-def test_a_team_whose_host_name_or_namespace_would_not_do_is_refused() -> None:
+def test_a_team_whose_host_name_would_not_do_is_refused() -> None:
     long = "a" * 57
     sections = changed(
         dev_sections(), {"teams.0.name": long, "single_sign_on": {**SINGLE_SIGN_ON, "groups": {long: ["ml"]}}}
     )
     with pytest.raises(SettingsError, match="has a label of more than 63 characters"):
         from_mapping(sections, file="sample")
-    with pytest.raises(SettingsError, match="not a namespace of Kubernetes or the platform"):
-        from_mapping(changed(dev_sections(), {"teams.0.name": "sso"}), file="sample")

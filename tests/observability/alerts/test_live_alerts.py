@@ -10,8 +10,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -26,19 +24,13 @@ from tests.engines.ports import free_port
 from tests.engines.prometheus import Prometheus
 from tests.training.launch.driver import PATIENCE, ROOT, Driver, is_commit, train
 from tests.training.runs import small_settings
+from tests.waiting import wait_until
 from training.monitoring.firing import FiringAlerts
 from training.monitoring.places import FOLDER, URL_FILE
 from training.monitoring.prometheus import write_configuration
 
 WITHOUT_A_CLUSTER = frozenset(alert.name for alert in ALERTS if alert.expression.startswith("absent("))
 """Alerts that fire here because the metrics of a cluster are missing. All others need metrics that exist."""
-
-
-def await_(holds: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.2)
 
 
 def use_faster_rules(pid: int, folder: Path) -> None:
@@ -80,20 +72,21 @@ def test_a_rank_that_hangs_stalls_the_run_until_it_goes_on(tmp_path: Path) -> No
     command = [sys.executable, "-m", "training", "monitor-up", "--root", str(tmp_path / "runs"), "--port", str(port)]
     with subprocess.Popen(command, cwd=tmp_path, env=environment) as monitoring:
         try:
-            await_((tmp_path / URL_FILE).exists, "it does not start")
+            wait_until((tmp_path / URL_FILE).exists, seconds=PATIENCE)
             use_faster_rules(monitoring.pid, tmp_path / FOLDER)
             with train(settings, tmp_path) as driver:
                 assert driver.wait_for(is_commit), driver.end()
                 report_table.ran("torchrun")
-                await_(lambda: server.query('count_over_time(ray_rtp_train_step{run="run"}[1d]) > 5'), "not recorded")
+                steps = 'count_over_time(ray_rtp_train_step{run="run"}[1d]) > 5'
+                wait_until(lambda: bool(server.query(steps)), seconds=PATIENCE)
                 assert fired() == set()
                 hanging = rank_process(driver, 1)
                 hanging.suspend()
-                await_(alerts, "no alert fires")
+                wait_until(lambda: bool(alerts()), seconds=PATIENCE)
                 assert [alert.name for alert in alerts()] == ["TrainingStalled"]
                 assert alerts()[0].summary.endswith("in run run of job local/run.")
                 hanging.resume()
-                await_(lambda: not alerts(), "not cleared")
+                wait_until(lambda: not alerts(), seconds=PATIENCE)
                 driver.interrupt()
                 assert driver.end().status == 130
             assert fired() == {"TrainingStalled"}

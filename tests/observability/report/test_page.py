@@ -178,16 +178,6 @@ def test_the_flops_are_in_the_headline_and_the_peak_in_the_run_if_it_is_known() 
     assert rows["peak of all ranks (CPU)"] == "unknown"
 
 
-def test_the_run_has_its_configuration_times_and_results() -> None:
-    rows = dict(facts.run_rows(HISTORY, Path("/runs/a")))
-    assert [rows[key] for key in ("model", "dataset", "launcher", "seed")] == ["simple_cnn", "digits", "ray", "0"]
-    assert rows["workers"] == "2 on CPU"
-    assert (rows["started"], rows["ended"]) == ("2026-09-21 14:13:20 UTC", "2026-09-21 14:14:41 UTC")
-    assert (rows["parameters"], rows["training samples"], rows["steps per epoch"]) == ("28,938", "1,437", "23")
-    assert rows["newest checkpoint"] == "checkpoints/step-00000200"
-    assert (rows["weights SHA-256"], rows["run directory"]) == (WEIGHTS_SHA256, "/runs/a")
-
-
 def test_the_run_s_own_code_has_its_hash_commit_and_archive() -> None:
     archive, commit = f"code/{'a' * 16}.tar.gz", "b" * 40
     for revision, is_dirty, text in ((None, None, None), (commit, False, commit), (commit, True, f"{commit}, changed")):
@@ -221,8 +211,3 @@ def test_the_wall_time_is_shared_by_the_productive_class_and_the_losses_with_the
     assert [share.seconds for share in shares[1:]] == sorted((share.seconds for share in shares[1:]), reverse=True)
     assert sum(share.ratio for share in shares) == pytest.approx(1)
     assert all(share.meaning == MEANINGS[share.name] for share in shares)  # type: ignore[index]
-
-
-def test_nested_settings_become_dotted_keys() -> None:
-    tree = {"a": {"b": [1, 2], "c": True}, "d": None, "e": {}}
-    assert facts.flat_rows(tree) == [("a.b", "1, 2"), ("a.c", "true"), ("d", "none"), ("e", "none")]

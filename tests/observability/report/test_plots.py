@@ -92,11 +92,6 @@ def test_a_run_of_one_step_has_a_visible_point_in_every_curve_and_a_bar_of_its_s
     assert labels[: labels.index("step")] == ["0", "1", "2"], "whole numbers only"
 
 
-def test_many_validations_are_drawn_without_markers() -> None:
-    svg = drawings(SampleRun(steps=200, steps_per_epoch=2).start().train(1, 200).finish().events)["loss"]
-    assert markers(svg, "--validation") == []
-
-
 def test_skipped_steps_are_marked() -> None:
     events = [
         replace(event, gradient_norm=math.nan) if isinstance(event, Step) and event.step in {40, 90} else event

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import boto3
@@ -28,7 +25,9 @@ from platform_charts.charts.alertmanager import (
 from platform_charts.images.alert_webhook.__main__ import main
 from tests.engines.alertmanager import Alertmanager, alertmanager, complaints
 from tests.engines.s3 import REGION, S3Api
+from tests.engines.servers import Handler, http_server
 from tests.infra.aws.graphs import graph, settings_of
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.monitoring
 
@@ -69,19 +68,13 @@ def posted() -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """URL of a webhook, and the notifications it has received."""
     found: list[dict[str, Any]] = []
 
-    class Hook(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:  # the name http.server calls
+    class Hook(Handler):
+        def do_POST(self) -> None:  # noqa: N802
             found.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(200)
-            self.end_headers()
+            self.answer(200)
 
-        def log_message(self, *_: object) -> None:
-            """Log nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Hook) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/hook", found
-        server.shutdown()
+    with http_server(Hook) as url:
+        yield f"{url}/hook", found
 
 
 @pytest.fixture
@@ -136,10 +129,7 @@ def test_only_warning_and_critical_alerts_are_sent_by_webhook_and_email(
     running.fire(alertname="DiskFull", severity="critical", namespace="a")
     running.fire(alertname="DiskFull", severity="warning", namespace="a")
     running.fire(alertname="Slow", severity="warning", namespace="b")
-    deadline = time.monotonic() + SECONDS
-    while names(posted[1]) < {"DiskFull", "Slow"} or len(mailed[1]()) < 2:
-        assert time.monotonic() < deadline, (posted[1], mailed[1]())
-        time.sleep(0.2)
+    wait_until(lambda: names(posted[1]) >= {"DiskFull", "Slow"} and len(mailed[1]()) >= 2, seconds=SECONDS)
     assert names(posted[1]) == {"DiskFull", "Slow"}
     severities = {(a["labels"]["alertname"], a["labels"]["severity"]) for one in posted[1] for a in one["alerts"]}
     assert severities == {("DiskFull", "critical"), ("Slow", "warning")}

@@ -16,10 +16,10 @@ from infra.preview.recording import UNKNOWN, Recording, Resource, record_program
 from infra.spec.errors import RefusedError
 from infra.spec.release import load_release
 from platform_charts.charts.crds import CRD_GROUPS, CrdFolder, CrdSource
-from platform_charts.install.objects import logical_name, type_token
+from platform_charts.install.objects import type_token
 from platform_charts.install.platform import install
 from platform_charts.objects.queueing import AGGREGATED_ROLES
-from tests.infra.aws.graphs import ENVIRONMENTS, graph, preview, settings_of
+from tests.infra.aws.graphs import ENVIRONMENTS, dependencies_of, graph, preview, settings_of
 from tests.platform_charts.charts.archives import crd
 from tests.platform_charts.charts.releases import installs_of
 
@@ -97,14 +97,8 @@ def test_a_crd_that_is_refused_fails_the_update(crds: CrdSource, monkeypatch: py
 
 def missing(recording: Recording, later: Resource, needed: list[Resource]) -> list[str]:
     """Names of resources that neither `later` nor its ancestors depend on."""
-    by_urn = {one.urn: one for one in recording.resources}
-    seen, open_ = set[str](), [later.urn]
-    while open_:
-        one = by_urn[open_.pop()]
-        found = {*one.dependencies, *filter(None, [one.parent])} - seen
-        seen |= found
-        open_ += found
-    return [one.name for one in needed if one.urn not in seen]
+    found = dependencies_of(recording, later)
+    return [one.name for one in needed if one.urn not in found]
 
 
 @cache
@@ -220,9 +214,3 @@ def test_an_object_has_the_type_token_of_the_providers_class() -> None:
     ):
         token = resource.pulumi_type
         assert type_token({"apiVersion": version, "kind": kind}) == token
-
-
-def test_logical_names_consist_of_kind_namespace_and_name() -> None:
-    of_namespace = {"kind": "ConfigMap", "metadata": {"namespace": "Team", "name": "a"}}
-    assert logical_name(of_namespace) == "configmap-team-a"
-    assert logical_name({"kind": "Namespace", "metadata": {"name": "a"}}) == "namespace-a"

@@ -27,10 +27,6 @@ def test_the_golden_documents_are_what_is_rendered() -> None:
         assert (GOLDEN / name).read_text(encoding="utf-8") == make(), f"{name} changed; if so it should: {REGENERATE}"
 
 
-def test_a_document_says_how_to_apply_it() -> None:
-    assert "kubectl apply --server-side" in to_yaml(()).splitlines()[1]
-
-
 @settings(max_examples=40)  # the YAML parser takes 15 ms for each
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs", "Cc"], include_characters="\n\t")))
 def test_settings_come_back_as_they_went(text: str) -> None:

@@ -12,19 +12,16 @@ import pytest
 
 from infra.spec.errors import RefusedError, SettingsError
 from infra.spec.manifest import Manifest
-from infra.spec.settings import environment_names
 from platform_charts.jobs.pods import CACHE_LIMIT_VARIABLE
 from platform_charts.jobs.rayjob import render_job
 from platform_charts.jobs.request import JobRequest
 from platform_charts.jobs.schedule import ScheduleRequest, occurrence_objects, template_name
 from tests.kuberay.expand import expand
-from tests.platform_charts.jobs.restricted import violations
 from tests.platform_charts.jobs.targets import group_of, job, rendered, target_of, variables, with_groups, worker_of
 from training.cluster.job_manifest import JobOptions, options_of
 from training.config.load import load_settings
-from training.config.sources import find_config, shipped_names
+from training.config.sources import find_config
 from training.data.cache import LIMIT_VARIABLE
-from training.logs import POD_LOG_VARIABLE
 
 PROD = target_of("prod")
 EFA_JOB = rendered(job(group="a100"), PROD)
@@ -40,17 +37,6 @@ def request_of(config: str) -> JobRequest:
         gpus_per_worker=int(scale.gpu),
         cpus_per_worker=scale.cpus_per_worker,
     )
-
-
-def test_every_pod_of_a_shipped_configuration_passes_restricted_in_every_environment() -> None:
-    for environment in environment_names():
-        target = target_of(environment)
-        for config in shipped_names():
-            request = replace(request_of(config), team=target.outputs.teams[0].name)
-            settings, ray_job = render_job(request, target)
-            pods = expand(ray_job)
-            assert [violation for pod in pods for violation in violations(pod)] == [], (environment, config)
-            assert {pod["metadata"]["namespace"] for pod in pods} == {settings["metadata"]["namespace"]}
 
 
 def test_settings_priority_deadlines_and_retries_of_the_request_reach_the_job_and_its_pods() -> None:
@@ -121,11 +107,6 @@ def test_libfabric_uses_rdma_where_the_family_has_it_and_a_job_in_one_pod_no_net
         assert ("FI_EFA_USE_DEVICE_RDMA" in found) is has_rdma, type_
     found = variables(worker_of(rendered(job(workers=8, group="a100"), PROD))["containers"][0])
     assert not [name for name in found if name.startswith(("NCCL_", "FI_", "GLOO_"))]
-
-
-def test_the_ranks_write_to_the_log_of_their_pod() -> None:
-    # The container's first process is Ray's, of the same user; the name is the trainer's own.
-    assert variables(worker_of(EFA_JOB)["containers"][0])[POD_LOG_VARIABLE] == "/proc/1/fd/1"
 
 
 def test_a_pod_on_spot_tolerates_its_taints_and_ends_within_the_two_minutes_of_notice() -> None:

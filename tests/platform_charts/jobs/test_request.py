@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
-import jsonschema
 import pytest
 
 from infra.spec.cluster_names import LONGEST_JOB_NAME, REQUESTS_VARIABLE
@@ -13,9 +11,7 @@ from infra.spec.errors import SettingsError
 from infra.spec.manifest import Manifest
 from platform_charts.jobs.rayjob import render_job
 from platform_charts.jobs.requests import REQUESTS_PATH, requests_map, takes_requests
-from tests.engines.kubernetes import crds
 from tests.platform_charts.jobs.targets import job, rendered, search_job, target_of, variables, worker_of
-from tests.platform_charts.objects.samples import strict
 
 WRONG_JOBS: list[tuple[dict[str, Any], str]] = [
     ({"name": "ResNet"}, "name='ResNet'"),
@@ -76,25 +72,3 @@ def test_only_a_run_of_the_trainer_takes_requests() -> None:
         (False, (search_job(), job(kind="benchmark"), command, session)),
     ):
         assert {takes_requests(render_job(one, PROD)[-1]) for one in requests} == {takes}
-
-
-@cache
-def schema_of(kind: str) -> Manifest:
-    """The v1 schema of a kind, with unknown fields as errors."""
-    [crd] = [one for one in crds("kuberay") if one["spec"]["names"]["kind"] == kind]
-    [version] = [one for one in crd["spec"]["versions"] if one["name"] == "v1"]
-    return strict(version["schema"]["openAPIV3Schema"])
-
-
-JOBS = {
-    "efa": job(group="a100"),
-    "one pod": job(workers=2),
-    "cpu": job(gpus_per_worker=0, workers=2, cpus_per_worker=1),
-    "conformance": job(kind="conformance", command=("python", "-c", "pass")),
-}
-
-
-@pytest.mark.extended
-def test_jobs_have_only_fields_of_kuberays_schema() -> None:
-    for request in JOBS.values():
-        jsonschema.validate(rendered(request, target_of("prod")), schema_of("RayJob"))

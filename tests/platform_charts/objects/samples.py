@@ -94,19 +94,3 @@ def shared_environments(draw: st.DrawFn) -> StackSettings:
             left[name] -= gpus[name]
         teams.append({"name": f"team-{index}", "gpus": gpus, "borrow": draw(st.booleans())})
     return varied({"gpu_groups": groups, "teams": teams})
-
-
-def strict(schema: Any) -> Manifest:  # noqa: ANN401 - JSON
-    """The schema with unknown fields rejected, as in the API server's strict validation."""
-    found = {key: value for key, value in schema.items() if not key.startswith("x-kubernetes") and key != "format"}
-    if schema.get("x-kubernetes-int-or-string"):
-        found["type"] = ["integer", "string"]
-    if "properties" in schema:
-        found["properties"] = {name: strict(one) for name, one in schema["properties"].items()}
-        if "metadata" not in schema["properties"]:
-            found["additionalProperties"] = False
-    if "items" in schema:
-        found["items"] = strict(schema["items"])
-    if isinstance(schema.get("additionalProperties"), dict):
-        found["additionalProperties"] = strict(schema["additionalProperties"])
-    return found

@@ -45,14 +45,6 @@ def diagnosed(objects: tuple[Manifest, ...]) -> dict[str, bool]:
     return {name: group["is_diagnosed"] for name, group in json.loads(groups).items()}
 
 
-def test_by_default_nothing_is_diagnosed() -> None:
-    objects = gpu_objects()
-    names = [one["metadata"]["name"] for one in objects if one["kind"] in {"DaemonSet", "Role", "RoleBinding"}]
-    assert names == [IMAGE_PULL]
-    assert "--diagnostics" not in gate_arguments(objects)
-    assert diagnosed(objects) == {"t4": False, "h100": False}
-
-
 def test_diagnostics_run_on_labelled_nodes_of_groups_without_mig_with_the_levels_number() -> None:
     for level, number in (("quick", 1), ("medium", 2)):
         objects = diagnosing(level, mirrors={"images": "mirror.example/all"})
@@ -78,12 +70,6 @@ def test_the_diagnostics_have_no_permissions_on_the_cluster_and_only_what_gpus_n
         assert container["securityContext"]["capabilities"].get("add") == added
         assert "privileged" not in container["securityContext"]
         assert "nvidia.com/gpu" not in container["resources"]["limits"]
-
-
-def test_the_gate_may_only_list_pods_of_its_namespace() -> None:
-    role = named(diagnosing("quick"), "Role", "node-gate")
-    assert role["metadata"]["namespace"] == "gpu-system"
-    assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]
 
 
 @pytest.mark.parametrize(("status", "report"), [(0, "Pass"), (226, "GPU 3: Fail\n  Error: ECC")])

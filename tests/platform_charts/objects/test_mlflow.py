@@ -25,7 +25,6 @@ from platform_charts.objects.mlflow_pods import Stores
 from tests.platform_charts.objects.samples import (
     FACTS,
     RELEASE,
-    all_of,
     named,
     objects_of,
     of_kind,
@@ -152,17 +151,6 @@ def test_pods_are_restricted_and_only_the_bootstrap_job_mounts_an_api_token() ->
     others = (account, pod_of(server), pod_of(cron_job(MLFLOW_CLEANUP, {})))
     assert [one["automountServiceAccountToken"] for one in others] == [False] * 3
     assert pod_of(job)["automountServiceAccountToken"] is True
-
-
-def test_the_bootstrap_job_may_read_one_secret_per_namespace() -> None:
-    roles = [one for one in of_kind(all_of("prod"), "Role") if one["metadata"]["name"] == "mlflow-bootstrap"]
-    rules = [(one["metadata"]["namespace"], rule) for one in roles for rule in one["rules"]]
-    readable = {
-        (namespace, name) for namespace, rule in rules if "get" in rule["verbs"] for name in rule["resourceNames"]
-    }
-    teams = {(team, "mlflow-credentials") for team in ("research", "production")}
-    assert readable == {("mlflow", "mlflow-server"), *teams}
-    assert not [rule for _, rule in rules if "list" in rule["verbs"] or "watch" in rule["verbs"]]
 
 
 def test_another_team_or_image_gives_another_bootstrap_job_and_another_size_does_not() -> None:

@@ -8,13 +8,11 @@ from collections import Counter
 from typing import Any
 
 import yaml
-from jsonschema import Draft202012Validator
 
 from infra.spec.cluster_names import DATA_NAMESPACE, DATASETS_CLAIM, RAY_PORTS, RUNS_CLAIM
 from platform_charts.objects.phases import platform_objects
 from platform_charts.objects.queueing import aggregated_roles
 from platform_charts.objects.storage import storage
-from tests.engines.kubernetes import crds
 from tests.platform_charts.objects.samples import (
     ENVIRONMENTS,
     FACTS,
@@ -24,7 +22,6 @@ from tests.platform_charts.objects.samples import (
     objects_of,
     of_kind,
     settings_of,
-    strict,
 )
 
 _LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
@@ -50,22 +47,6 @@ def test_objects_are_plain_unique_labelled_and_in_a_namespace_of_the_stack_and_t
             assert metadata["labels"]["app.kubernetes.io/version"] == RELEASE.platform
             assert all(_LABEL.fullmatch(value) for value in metadata["labels"].values())
         assert set(counted.values()) == {1}
-
-
-def test_custom_resources_match_the_schemas_of_their_crds() -> None:
-    for project, group in (("kueue", "kueue.x-k8s.io/"), ("prometheus-operator", "monitoring.coreos.com/")):
-        schemas = {
-            (f"{crd['spec']['group']}/{version['name']}", crd["spec"]["names"]["kind"]): version
-            for crd in crds(project)
-            for version in crd["spec"]["versions"]
-        }
-        for environment in ENVIRONMENTS:
-            found = [one for one in all_of(environment) if one["apiVersion"].startswith(group)]
-            assert found, f"no object of {group}"
-            for one in found:
-                version = schemas[one["apiVersion"], one["kind"]]
-                assert version["storage"]
-                Draft202012Validator(strict(version["schema"]["openAPIV3Schema"])).validate(one)
 
 
 def test_every_claim_has_a_reserved_volume_that_is_retained_of_a_class_that_exists() -> None:

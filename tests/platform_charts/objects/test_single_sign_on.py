@@ -16,7 +16,7 @@ from platform_charts.images.sso_proxy.proxy import HEALTH_PATH
 from platform_charts.images.sso_proxy.sites import Site
 from platform_charts.objects.phases import platform_objects
 from tests.platform_charts.objects.samples import ENVIRONMENTS, FACTS, RELEASE, all_of, named, of_kind
-from tests.platform_charts.objects.sso_samples import open_to_teams, with_single_sign_on
+from tests.platform_charts.objects.sso_samples import with_single_sign_on
 from tests.platform_charts.objects.traffic import Pod, PolicySet
 
 PROXY = Pod(namespace="sso", labels={"app.kubernetes.io/name": "sso-proxy"})
@@ -92,16 +92,6 @@ def test_the_load_balancer_signs_people_in_and_the_ingress_refers_to_the_clients
     assert set(backends) == {"sso-proxy"}
 
 
-def test_the_proxy_reads_the_logins_of_the_teams_that_it_serves() -> None:
-    found = objects(groups={"research": ["ml"]})
-    (role,) = [one for one in of_kind(found, "Role") if one["metadata"]["name"] == "sso-proxy"]
-    assert role["metadata"]["namespace"] == "research"
-    assert role["rules"] == [
-        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"], "resourceNames": ["mlflow-credentials"]}
-    ]
-    assert [one for one in of_kind(found, "ClusterRole") if "sso" in one["metadata"]["name"]] == []
-
-
 def test_the_proxy_answers_the_subnets_of_the_load_balancer() -> None:
     for is_public, reached, not_reached in ((False, PRIVATE, PUBLIC), (True, PUBLIC, PRIVATE)):
         found = objects(internet_facing=is_public, client_cidrs=["10.16.0.0/16"])
@@ -131,14 +121,3 @@ def test_the_program_registers_the_proxy_with_the_account_of_the_stack_and_compl
     account = recording.outputs["account"]
     assert signer.endswith(f":{account}:loadbalancer/app/rtp-dev-sso/")
     assert [str(one) for one in evaluate(graph_from_recording(recording))] == []
-
-
-def test_members_of_teams_may_look_at_grafana_where_it_is_open_to_them() -> None:
-    phases = platform_objects(open_to_teams(), RELEASE, FACTS)
-    found = tuple(one for phase in phases.values() for one in phase)
-    role = named(found, "Role", "grafana-viewer", namespace="monitoring")
-    assert {resource for one in role["rules"] for resource in one["resources"]} == {"pods", "pods/portforward"}
-    binding = named(found, "RoleBinding", "grafana-viewer", namespace="monitoring")
-    groups = [one["name"] for one in binding["subjects"]]
-    assert groups == ["ray-train-platform:team:research", "ray-train-platform:team:platform"]
-    assert "single_sign_on" not in phases

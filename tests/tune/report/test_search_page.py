@@ -18,7 +18,7 @@ from tests.tune.test_table import LONG_SPACE
 from tune.events import SearchEnded, SearchLogWriter, SearchNotice, TrialAdded
 from tune.report import write_report
 from tune.report.outcome_plots import best_so_far, cost, learning_curves, pareto
-from tune.report.scales import Names, Numbers, scale_of, shortened, wrapped
+from tune.report.scales import Names, Numbers, scale_of
 from tune.report.schedule_plots import lineage, schedules, survival
 from tune.report.space_plots import parallel_coordinates
 from tune.space.axes import Choice, Continuous, Integers
@@ -230,8 +230,3 @@ def test_names_have_their_own_places() -> None:
     assert scale.place("adamw") is None
     assert [label for _, label in scale.ticks()] == ["true", "1", "none", "sgd"]
     assert 6 <= len(Names(values=[f"choice {index}" for index in range(40)]).ticks()) <= 12, "some of many"
-
-
-def test_long_texts_are_shortened_or_wrapped() -> None:
-    assert shortened("a_setting_with_a_rather_long_name", 16) == "a_setti…ng_name"
-    assert wrapped("model.options.hidden_size", 15) == "model.options.\nhidden_size"

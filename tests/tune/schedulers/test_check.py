@@ -37,7 +37,6 @@ def test_a_scheduler_that_stops_nothing_is_refused_with_the_nearest_that_does() 
         ({"name": "asha"}, 1, 16, "search.scheduler.name=none"),
         ({"name": "asha", "brackets": 3}, 9, 16, "first rung after 9 epochs and loop.epochs=9"),
         ({"name": "asha", "brackets": 3}, 9, 16, "remedy: at most 2"),
-        ({"name": "asha", "brackets": 4}, 10, 16, "remedy: at most 3"),
         ({"name": "hyperband"}, 2, 16, "remedy: lower it to 2"),
         ({"name": "hyperband", "reduction_factor": 2}, 1, 16, "raise loop.epochs"),
         ({"name": "hyperband"}, 9, 5, "trains the first 3 trials to the end and keeps 2 of the next"),

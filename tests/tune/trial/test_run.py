@@ -11,6 +11,7 @@ import pytest
 from observability.runlog import Evaluated, Restored, RunEnded, read_all, select
 from tests.training.runs import run_alone, steps_of
 from tests.tune.trial.gated import EPOCHS, GatedAlone, trial_of, trial_settings
+from tests.waiting import wait_until
 from training.checkpoint.manifest import MANIFEST_FILE, MODEL_FILE, Manifest
 from training.checkpoint.store import committed_steps, folder_name, verify_run
 from training.errors import PlatformError
@@ -27,14 +28,6 @@ def to_its_end(settings_of: Path, launcher: GatedAlone, *, epoch: int = 0) -> li
     while not reports[-1].is_last:
         reports.append(trial.advance())
     return reports
-
-
-def await_evaluation(run: Path, *, epoch: int) -> None:
-    """Wait until the log of a run has the evaluation of an epoch."""
-    deadline = time.monotonic() + 60
-    while not any(event.epoch == epoch for event in select(read_all(run), Evaluated)):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +68,7 @@ def test_an_evaluation_that_the_search_has_not_heard_of_is_reported_when_the_tri
     trial = trial_of(trial_settings(tmp_path), launcher)
     first = trial.advance()
     launcher.allow(3)
-    await_evaluation(tmp_path / "t001", epoch=3)
+    wait_until(lambda: any(event.epoch == 3 for event in select(read_all(tmp_path / "t001"), Evaluated)))
     trial.stop()
     reports = to_its_end(tmp_path, GatedAlone(), epoch=first.epoch)
     assert [report.epoch for report in reports] == [2, 3, 4]

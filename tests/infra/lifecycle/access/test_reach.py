@@ -50,11 +50,9 @@ NO_PLUGIN = ("session-manager-plugin",)
         ("dev", ENDPOINT, Machine(), f"{ENDPOINT} does not answer: timed out", "network and proxy"),
         # A tunnel to an existing cluster needs nodes of the stack, which come with the first update.
         ("existing-cluster", ENDPOINT, Machine(), f"{ENDPOINT} does not answer: timed out", "RTP_API_SERVER"),
-        ("existing-cluster", ENDPOINT, Machine(missing=NO_PLUGIN, reached=(ENDPOINT,)), None, ""),
         ("prod", None, Machine(), None, ""),
         ("prod", None, Machine(missing=NO_PLUGIN), "a tunnel to it needs session-manager-plugin, not on PATH", ""),
         ("prod", ENDPOINT, Machine(), None, ""),
-        ("prod", ENDPOINT, Machine(missing=NO_PLUGIN), "a tunnel to it needs session-manager-plugin", ""),
         ("prod", ENDPOINT, Machine(missing=NO_PLUGIN, reached=(ENDPOINT,)), None, ""),
     ],
 )

@@ -123,13 +123,6 @@ def test_input_that_is_refused(aws: Published, capsys: pytest.CaptureFixture[str
     assert aws.requests == []
 
 
-def test_numbers_out_of_bounds_are_refused() -> None:
-    for words in ("0", "-8", "1001", "8 --hours 0", "8 --hours -24", "8 --hours 8761", "8 --hours nan"):
-        with pytest.raises(SystemExit) as ended:
-            main([*PROD, "--for", *words.split()])
-        assert ended.value.code == 2, words
-
-
 def test_credentials_of_another_account_are_refused(aws: Published, capsys: pytest.CaptureFixture[str]) -> None:
     aws.answers["GetCallerIdentity"] = {"Account": "111122223333", "Arn": "arn:aws:sts::111122223333:assumed-role/x/y"}
     assert "AWS account 111122223333 may not hold environment prod" in printed(capsys, *FIND, status=3)

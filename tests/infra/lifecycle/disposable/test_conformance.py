@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 
 from infra.lifecycle.disposable import conformance
 from infra.spec.release_rules import ROOT
+from tests.waiting import wait_until
 
 PATIENCE = 120.0
 
@@ -65,7 +65,7 @@ def caller(suite: Path) -> Iterator[Callable[[float], subprocess.Popen[bytes]]]:
     def start(grace_seconds: float) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-c", CALLER, str(suite), str(grace_seconds)]
         started.append(subprocess.Popen(command, cwd=ROOT, process_group=0))
-        _await(suite.with_name("running"))
+        wait_until(suite.with_name("running").exists, seconds=PATIENCE)
         return started[-1]
 
     yield start
@@ -73,13 +73,6 @@ def caller(suite: Path) -> Iterator[Callable[[float], subprocess.Popen[bytes]]]:
     for one in started:
         one.kill()
         one.wait()
-
-
-def _await(file: Path) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not file.exists():
-        assert time.monotonic() < deadline, f"no {file.name}"
-        time.sleep(0.05)
 
 
 def test_the_status_of_the_suite_is_that_of_the_step(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:

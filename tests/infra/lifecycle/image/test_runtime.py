@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from infra.lifecycle.image.runtime import has_runtime, needed_room, on_runtime, 
 from infra.lifecycle.image.source import read_source
 from infra.spec.errors import RefusedError
 from infra.spec.release_rules import ROOT
-from tests.engines.image_builder import ImageBuilder, image_builder
+from tests.engines.image_builder import ImageBuilder
 from tests.engines.small_disk import small_disk
 from tests.infra.lifecycle.image.samples import checkout, commit, git, release
 
@@ -69,12 +69,6 @@ def test_another_torch_is_another_one_that_needs_less_room_but_not_a_mirror_of_i
 def test_an_engine_whose_cache_looks_first_builds_in_one_step(tmp_path: Path) -> None:
     build = planned(checkout(tmp_path, "mlflow"), "mlflow")
     assert on_runtime(build, Docker(), run=lambda _: None) == build
-
-
-@pytest.fixture(scope="module")
-def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ImageBuilder]:
-    with image_builder(tmp_path_factory.mktemp("builder")) as found:
-        yield found
 
 
 def test_a_change_of_code_builds_on_it(builder: ImageBuilder, tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
+
+from tests.engines.servers import Handler, http_server
 
 TOKEN = "anonymous-token"
 HELM_CONFIG = "application/vnd.cncf.helm.config.v1+json"
@@ -61,12 +61,12 @@ class Site:
         self.add_manifest(name, tag, manifest)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     """Answers from a site; a subclass per server has the site."""
 
     site: Site
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802
         site = self.site
         site.requests.append(self.path)
         if self.path.startswith("/token"):
@@ -104,16 +104,12 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(body)
 
-    def log_message(self, *_: object) -> None: ...
-
 
 @contextmanager
 def served() -> Iterator[Site]:
     """A site that serves until the context exits."""
     site = Site()
     handler = type("Handler", (_Handler,), {"site": site})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        site.host = f"127.0.0.1:{server.server_port}"
-        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    with http_server(handler) as url:
+        site.host = url.removeprefix("http://")
         yield site
-        server.shutdown()

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
 from infra.lifecycle.access.running import StackCluster
 from infra.lifecycle.cli import main
-from tests.infra.lifecycle.rollout.test_plan import JOB
+from infra.lifecycle.rollout.jobs import RunningJob
+from platform_charts.jobs.progress import Progress
+
+JOB = RunningJob(
+    namespace="research",
+    name="digits",
+    is_placed=True,
+    groups=frozenset({"a10g", "system"}),
+    gpus=8,
+    since=datetime(2026, 11, 22, 8, tzinfo=UTC),
+    progress=Progress(40, 120, "epoch 1/3  loss 0.4000  12:30 left"),
+)
 
 
 def test_hold_names_jobs_and_waits(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -18,7 +31,9 @@ def test_hold_names_jobs_and_waits(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     monkeypatch.setattr(f"{here}.await_empty", lambda _api, mode, *, seconds, **_: asked.append((mode, seconds)))
     assert main(["hold", "--env", "dev", "--hours", "0.5"]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("job research/digits: on a10g, system, 8 GPUs, since 2026-11-22 08:00 UTC")
+    assert said.startswith(
+        "job research/digits: on a10g, system, 8 GPUs, since 2026-11-22 08:00 UTC, step 40/120, 12:30 left"
+    )
     assert "queues held: Hold; release them: make release-queues ENV=dev\ndev: no job runs\n" in said
     assert main(["hold", "--env", "dev", "--drain", "--hours", "0.05"]) == 0
     assert "it saves, and resumes after the release" in capsys.readouterr().out

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
-from infra.lifecycle.rollout.jobs import RunningJob
-from infra.lifecycle.rollout.plan import explain, mode_of, plan_of_update
-from platform_charts.jobs.progress import Progress
+from infra.lifecycle.rollout.plan import explain, plan_of_update
 from tests.infra.aws.graphs import graph
 
 UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
@@ -67,9 +64,7 @@ def test_other_changes_replace_no_node() -> None:
     for path, value in (
         ("updateConfig.maxUnavailablePercentage", {"maxUnavailablePercentage": 50}),
         ("labels.x", {"x": "y"}),
-        ("nodeRepairConfig.enabled", {"enabled": False}),
         ("scalingConfig.maxSize", {"minSize": 0, "maxSize": 99}),
-        ("tagsAll.release", {"release": "2"}),
     ):
         changes: dict[str, Any] = {path.partition(".")[0]: value}
         assert plan(step("update", paths={path: "update"}, **changes)) == [], path
@@ -128,31 +123,3 @@ def test_a_capacity_block_that_an_update_passes_over_is_named() -> None:
     # Not without a change of nodes, and not if it goes.
     for steps in ([block_step("same"), template_step("same")], [block_step("delete"), template_step()]):
         assert KEPT not in explain(plan_of_update({"steps": steps}), ())
-
-
-JOB = RunningJob(
-    namespace="research",
-    name="digits",
-    is_placed=True,
-    groups=frozenset({"a10g", "system"}),
-    gpus=8,
-    since=datetime(2026, 11, 22, 8, tzinfo=UTC),
-    progress=Progress(40, 120, "epoch 1/3  loss 0.4000  12:30 left"),
-)
-
-
-def test_the_explanation_names_groups_jobs_and_choices() -> None:
-    found = plan_of_update({"steps": [step("update", paths={"version": "update"}, version="1.36")]})
-    assert explain(found, ()) == ("node group a10g rolls (version)", "no job runs on them")
-    assert explain(found, [JOB]) == (
-        "node group a10g rolls (version)",
-        "1 job on them:",
-        "  job research/digits: on a10g, system, 8 GPUs, since 2026-11-22 08:00 UTC, step 40/120, 12:30 left",
-        "wait:  hold the queues, and update when these jobs have ended",
-        "drain: hold the queues and evict these jobs: each saves, and resumes by itself after the update",
-        "go:    update now: EKS waits 15 minutes for a node's jobs, and fails the update if they still run",
-    )
-    assert [mode_of("wait"), mode_of("drain"), mode_of("go")] == ["Hold", "HoldAndDrain", None]
-    deleted = plan_of_update({"steps": [step("delete")]})
-    said = "go:    update now: the nodes of a deleted or replaced group end with the jobs on them"
-    assert explain(deleted, [JOB])[-1] == said

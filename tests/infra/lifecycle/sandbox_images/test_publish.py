@@ -20,7 +20,7 @@ from infra.lifecycle.sandbox.images.publish import base_image, publish, sandbox_
 from infra.lifecycle.sandbox.images.release import NO_AUTHORITY, sandbox_release
 from infra.spec.errors import PlatformError, RefusedError
 from infra.spec.release import load_release
-from tests.engines.image_builder import ImageBuilder, image_builder
+from tests.engines.image_builder import ImageBuilder
 from tests.engines.sandbox_registry import sandbox_registry
 from tests.engines.small_disk import small_disk
 from tests.infra.lifecycle.image.samples import checkout
@@ -65,12 +65,6 @@ class Publisher:
         manifest = self.registry.remote(load_release().images["mlflow"]).manifest(digests["mlflow"])
         assert manifest is not None
         return manifest
-
-
-@pytest.fixture(scope="module")
-def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ImageBuilder]:
-    with image_builder(tmp_path_factory.mktemp("builder")) as found:
-        yield found
 
 
 @pytest.fixture

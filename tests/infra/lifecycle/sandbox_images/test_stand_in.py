@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,17 +11,11 @@ from infra.lifecycle.image.engines import Docker
 from infra.lifecycle.sandbox.images import stand_in as module
 from infra.lifecycle.sandbox.images.stand_in import known_stand_in, machine_files, stand_in
 from infra.spec.errors import RefusedError
-from tests.engines.image_builder import ImageBuilder, image_builder
+from tests.engines.image_builder import ImageBuilder
 
 pytestmark = pytest.mark.extended
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
-
-
-@pytest.fixture(scope="module")
-def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ImageBuilder]:
-    with image_builder(tmp_path_factory.mktemp("builder")) as found:
-        yield found
 
 
 def test_it_can_make_the_environment_and_the_user_of_an_image(builder: ImageBuilder) -> None:

@@ -7,7 +7,6 @@ from unittest.mock import Mock
 import pytest
 
 from infra.kube.errors import ApiError
-from infra.lifecycle.teardown.deletion import describe
 from infra.lifecycle.teardown.workloads import check_served, delete_workloads, find_workloads
 from infra.spec.cluster_names import KUEUE_API
 from infra.spec.errors import RefusedError
@@ -87,9 +86,3 @@ def test_kinds_that_went_with_a_chart_have_none(kubernetes_api: Cluster, monkeyp
     monkeypatch.setattr(kubernetes_api, "items", Mock(side_effect=ApiError("page not found", code=403)))
     with pytest.raises(ApiError):
         find_workloads(kubernetes_api)
-
-
-def test_many_workloads_are_described_by_the_first_and_a_count() -> None:
-    several = [{"kind": "RayJob", "metadata": {"namespace": "a", "name": str(n)}} for n in range(4)]
-    assert describe(several, at_most=2) == "RayJob a/0, RayJob a/1, 2 more"
-    assert describe(several[:2], at_most=2) == "RayJob a/0, RayJob a/1"

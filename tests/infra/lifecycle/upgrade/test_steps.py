@@ -173,14 +173,6 @@ def test_no_upgrade_may_lose_state() -> None:
             assert {change.type for change in plan.forbidden} == {type_}, (type_, operation)
 
 
-def test_the_plan_says_what_it_does_and_how_it_is_taken_back() -> None:
-    said = "\n".join(lines_of(plan_of(preview("dev"), canary="t4"), {}))
-    assert "3. control-plane: the EKS control plane (" in said
-    assert "updated: Cluster cluster" in said
-    assert "ARGS='--only canary'" in said
-    assert said.count("way back: none") == 2, "the network and the control plane have none"
-
-
 def test_the_plan_names_everything_that_it_replaces_and_counts_the_rest() -> None:
     document = preview("dev", {"kubernetes:core/v1:ConfigMap": "replace"})
     plan = plan_of(document, canary="t4")

@@ -7,7 +7,6 @@ import io
 import os
 import subprocess
 import sys
-import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -23,6 +22,7 @@ from botocore.config import Config
 
 from platform_charts.images.data_sync.__main__ import main
 from tests.engines.s3 import S3Api
+from tests.engines.servers import Handler, serving
 
 PROGRAMS = Path(__file__).parents[4] / "platform_charts" / "images"
 PART = 5 * 1024 * 1024
@@ -132,26 +132,19 @@ def new_bucket(api: S3Api, root: Path) -> Iterator[Bucket]:
     client.create_bucket(Bucket=name)
     proxy = Proxy()
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(proxy, api.endpoint, name))
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
     endpoint = f"http://127.0.0.1:{server.server_port}"
     environment = {**os.environ, **api.environment(), "AWS_ENDPOINT_URL": endpoint}
-    try:
+    with server, serving(server):
         yield Bucket(name, client, proxy, root, environment)
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def _handler(proxy: Proxy, endpoint: str, bucket: str) -> type[BaseHTTPRequestHandler]:
     upstream = urlsplit(endpoint)
 
-    class Handler(BaseHTTPRequestHandler):
+    class Passing(Handler):
         protocol_version = "HTTP/1.1"
 
-        def do_GET(self) -> None:
+        def do_GET(self) -> None:  # noqa: N802
             key = unquote(urlsplit(self.path).path.removeprefix(f"/{bucket}")).removeprefix("/")
             if key:
                 proxy.gets.append((key, self.headers.get("Range", "")))
@@ -160,7 +153,7 @@ def _handler(proxy: Proxy, endpoint: str, bucket: str) -> type[BaseHTTPRequestHa
                 proxy.lists += 1
             self._pass_on(key)
 
-        def do_HEAD(self) -> None:
+        def do_HEAD(self) -> None:  # noqa: N802
             self._pass_on("")
 
         def _pass_on(self, key: str) -> None:
@@ -179,7 +172,4 @@ def _handler(proxy: Proxy, endpoint: str, bucket: str) -> type[BaseHTTPRequestHa
             self.wfile.write(body)
             connection.close()
 
-        def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the base class's name
-            """Say nothing."""
-
-    return Handler
+    return Passing

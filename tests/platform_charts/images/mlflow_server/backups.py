@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import gzip
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -138,11 +137,3 @@ def writer(services: Platform, run: str) -> Iterator[list[int]]:
     finally:
         is_over.set()
         thread.join()
-
-
-def await_(holds: Callable[[], bool], *, what: str, seconds: float = 120) -> None:
-    """Wait until a condition holds."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"not {what} after {seconds:.0f} s"
-        time.sleep(0.02)

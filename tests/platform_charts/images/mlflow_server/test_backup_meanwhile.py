@@ -20,8 +20,9 @@ from platform_charts.images.mlflow_server.backup.lines import read_lines
 from platform_charts.images.mlflow_server.backup.manifest import MANIFEST_FILE
 from platform_charts.images.mlflow_server.names import ACCOUNTS, BACKUP_FOLDER, RUNS
 from tests.engines.mlflow_server import MlflowServer
-from tests.platform_charts.images.mlflow_server.backups import Backed, await_, runs_of, table_of, writer
+from tests.platform_charts.images.mlflow_server.backups import Backed, runs_of, table_of, writer
 from tests.platform_charts.images.mlflow_server.platform import TEAMS
+from tests.waiting import wait_until
 
 _DAYS = 86_400_000
 _LOCK_USERS = "LOCK TABLE users IN ACCESS EXCLUSIVE MODE"
@@ -31,10 +32,10 @@ _LOCK_USERS = "LOCK TABLE users IN ACCESS EXCLUSIVE MODE"
 def test_a_backup_is_of_one_moment_while_a_writer_goes_on(backed: Backed, tmp_path: Path) -> None:
     [(run,)] = backed.services.query("SELECT run_uuid FROM params WHERE key = 'text' LIMIT 1")
     with writer(backed.services, run) as written:
-        await_(lambda: written[0] > 10, what="writing")
+        wait_until(lambda: written[0] > 10, seconds=120)
         manifest = backed.back_up()
         before = written[0]
-        await_(lambda: written[0] > before, what="writing")
+        wait_until(lambda: written[0] > before, seconds=120)
     found = {
         table: sum("written-" in line for line in backed.rows(manifest, table, tmp_path))
         for table in ("params", "tags")
@@ -48,7 +49,7 @@ def test_a_backup_waits_for_a_migration_and_has_what_it_leaves(backed: Backed) -
     rewrites = "ALTER TABLE params ALTER value TYPE varchar(8000) USING value || ''"
     with ThreadPoolExecutor() as pool, transaction(backed, rewrites) as commit:
         backup = pool.submit(backed.back_up)
-        await_(lambda: is_waiting(backed), what="waiting for the migration")
+        wait_until(lambda: is_waiting(backed), seconds=120)
         commit()
         manifest = backup.result()
     [(rows,)] = backed.services.query("SELECT count(*) FROM params")
@@ -69,7 +70,7 @@ def test_a_backup_during_a_cleanup_has_the_rows_of_its_moment_and_restores(
     backed.services.query(long_ago)
     with ThreadPoolExecutor() as pool, transaction(backed, _LOCK_USERS, database=ACCOUNTS) as commit:
         backup = pool.submit(backed.back_up)
-        await_(lambda: is_waiting(backed), what="between the databases")
+        wait_until(lambda: is_waiting(backed), seconds=120)
         assert backed.services.clean_up() == 0
         commit()
         manifest = backup.result()
@@ -88,7 +89,7 @@ def test_a_backup_that_is_killed_has_files_and_no_manifest(backed: Backed) -> No
     environment = {**os.environ, **backed.services.program_environment}
     with transaction(backed, _LOCK_USERS, database=ACCOUNTS), subprocess.Popen(command, env=environment) as process:
         try:
-            await_(lambda: is_waiting(backed), what="between the databases")
+            wait_until(lambda: is_waiting(backed), seconds=120)
         finally:
             process.kill()
     [interrupted] = {*backups.identifiers()} - known

@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
@@ -36,8 +35,9 @@ from platform_charts.images.mlflow_server.backup.switch import discard, switch
 from platform_charts.images.mlflow_server.backup.tables import VERSION_TABLES, revision_of
 from platform_charts.images.mlflow_server.names import ACCOUNTS, RUNS
 from tests.engines.mlflow_server import MlflowServer
-from tests.platform_charts.images.mlflow_server.backups import Backed, await_
+from tests.platform_charts.images.mlflow_server.backups import Backed
 from tests.platform_charts.images.mlflow_server.platform import TEAMS, USER, Platform
+from tests.waiting import wait_until
 
 _DRILL = {"DRILL_ARTIFACTS": "3", "DRILL_STORAGE_GIB": "100"}
 
@@ -51,7 +51,7 @@ def drill_process(backed: Backed) -> Iterator[subprocess.Popen[str]]:
         command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     ) as process:
         try:
-            await_(lambda: SCRATCH[RUNS] in backed.databases() or process.poll() is not None, what="restoring")
+            wait_until(lambda: SCRATCH[RUNS] in backed.databases() or process.poll() is not None, seconds=120)
             yield process
         finally:
             process.kill()
@@ -65,7 +65,7 @@ def test_a_drill_that_was_killed_is_cleaned_up_by_the_next_which_passes(backed: 
         process.kill()
         process.wait()
     assert SCRATCH[RUNS] in backed.databases()
-    await_(lambda: not _connections(backed), what="disconnected")
+    wait_until(lambda: not _connections(backed), seconds=120)
     report = backed.drill(backup=manifest.identifier)
     assert report.problems == ()
     assert f"dropped {SCRATCH[RUNS]}, which an interrupted drill left" in report.notes
@@ -206,7 +206,6 @@ def test_a_restored_database_replaces_the_one_that_serves(
 
 BUSY = "drill_busy"
 _AUTOVACUUM = "SELECT datname FROM pg_stat_activity WHERE backend_type = 'autovacuum worker'"
-_PATIENCE = 60.0
 
 
 @pytest.mark.timeout(180)
@@ -217,10 +216,7 @@ def test_a_database_is_dropped_while_autovacuum_and_a_connection_are_in_it(backe
     with scratch(database) as made:
         made.create(BUSY)
         with _vacuumed_slowly(services), closing(database.connect(BUSY)) as connection, connection.cursor() as cursor:
-            deadline = time.monotonic() + _PATIENCE
-            while (BUSY,) not in services.administer(_AUTOVACUUM):
-                assert time.monotonic() < deadline, "no autovacuum"
-                time.sleep(0.05)
+            wait_until(lambda: (BUSY,) in services.administer(_AUTOVACUUM))
             made.drop(BUSY)
             with pytest.raises(OperationalError):
                 cursor.execute("SELECT 1")

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from infra.spec.catalog import load_catalog
-from infra.spec.node_group import resolve_node_groups
 from infra.spec.node_labels import DIAGNOSE_LABEL, GROUP_LABEL, START_UP_TAINT, UNHEALTHY_TAINT
-from infra.spec.settings import load_environment
 from platform_charts.images.node_gate.health import Decision, Diagnosis, NodeFacts, decide
 from platform_charts.images.node_gate.objects import Group, Keys, diagnosis_of, facts_of, patch_of
 
@@ -165,12 +162,3 @@ def test_a_persons_taint_stays() -> None:
 def test_a_starting_node_is_labelled_for_the_diagnostics_and_keeps_its_taints() -> None:
     decision = Decision(state="starting", details=("diagnostics",), needs_diagnostics=True)
     assert changes(node(START_UP), decision) == {"/metadata/labels": {GROUP_LABEL: "h100", DIAGNOSE_LABEL: "true"}}
-
-
-def test_expected_devices_of_prod_follow_the_catalogue() -> None:
-    groups = resolve_node_groups(load_environment("prod"), catalog=load_catalog()).gpu
-    assert {group.name: group.expected_devices for group in groups} == {
-        "l4": {"nvidia.com/gpu": 4},
-        "a100": {"nvidia.com/gpu": 8, "vpc.amazonaws.com/efa": 4},
-        "h100": {"nvidia.com/gpu": 8, "vpc.amazonaws.com/efa": 32},
-    }

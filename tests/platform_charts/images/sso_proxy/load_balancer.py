@@ -10,8 +10,6 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from aiohttp import ClientSession, web
 from cryptography.hazmat.primitives.asymmetric.ec import (
@@ -30,6 +28,7 @@ from platform_charts.images.sso_proxy.logins import Logins
 from platform_charts.images.sso_proxy.proxy import SsoProxy, application, client_of_uis
 from platform_charts.images.sso_proxy.sites import Site
 from platform_charts.images.sso_proxy.token import Trust
+from tests.engines.servers import Handler, http_server
 
 KEY_ID = "0d1f6c3e-2f4b-4b9e-9a5c-7f2f3e1c9b10"
 SIGNER = "arn:aws:elasticloadbalancing:us-east-1:111122223333:loadbalancer/app/rtp-dev-sso/"
@@ -76,34 +75,21 @@ class LoadBalancer:
         return f"{signed}.{encoded(r.to_bytes(32) + s.to_bytes(32))}"
 
 
-class _Keys(BaseHTTPRequestHandler):
+class _Keys(Handler):
     keys: dict[str, bytes]
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802
         """Answer with a key, or refuse as S3 does."""
         found = self.keys.get(self.path.removeprefix("/"))
-        self.send_response(200 if found else 403)
-        self.send_header("Content-Length", str(len(found or b"")))
-        self.end_headers()
-        self.wfile.write(found or b"")
-
-    def log_message(self, *_arguments: object) -> None:
-        """Say nothing."""
+        self.answer(200 if found else 403, found or b"")
 
 
 @contextmanager
 def served_keys(balancer: LoadBalancer) -> Iterator[str]:
     """The address of a server with the load balancer's key."""
     pem = balancer.public_key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    handler = type("Keys", (_Keys,), {"keys": {KEY_ID: pem}})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=partial(server.serve_forever, poll_interval=0.02))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with http_server(type("Keys", (_Keys,), {"keys": {KEY_ID: pem}})) as url:
+        yield url
 
 
 @dataclass

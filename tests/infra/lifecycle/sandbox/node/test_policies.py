@@ -12,6 +12,7 @@ import pytest
 from infra.lifecycle.sandbox.node.leftovers import node_folder
 from infra.lifecycle.sandbox.node.policies.enforcer import Settings
 from infra.spec.manifest import Manifest, api_object
+from tests.engines.kubernetes_jobs import is_ready
 from tests.engines.real_nodes import Pods
 from tests.platform_charts.objects.samples import all_of, of_kind
 from tests.waiting import wait_until
@@ -175,7 +176,7 @@ def test_the_kubelet_probes_a_pod_that_denies_everything(isolated: Cluster) -> N
     pod["metadata"]["namespace"] = "research"
     pod["spec"]["containers"][0]["readinessProbe"] = {"tcpSocket": {"port": 9999}, "periodSeconds": 1}
     with isolated.nodes.applied(pod):
-        isolated.nodes.cluster.await_(pod, _is_ready, what="Ready", seconds=60)
+        isolated.nodes.cluster.await_(pod, is_ready, what="Ready", seconds=60)
 
 
 def test_policies_hold_while_their_enforcer_is_killed_and_change_when_it_is_back(isolated: Cluster) -> None:
@@ -184,11 +185,6 @@ def test_policies_hold_while_their_enforcer_is_killed_and_change_when_it_is_back
     assert isolated.opened(_REFUSED[:4]) == []
     isolated.nodes.remove(*shipped())
     wait_until(lambda: isolated.opened(_REFUSED[:4]) == list(_REFUSED[:4]))
-
-
-def _is_ready(pod: Manifest) -> bool:
-    conditions = pod["status"].get("conditions", [])
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
 def _enforcers(pods: Pods) -> list[psutil.Process]:
