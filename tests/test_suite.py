@@ -1,4 +1,4 @@
-"""The suite's own choice of tests, and its end, on a small generated suite."""
+"""The suite's own choice of tests, and its end, on small generated suites."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+
+from tests.selection import changed_folders
 
 pytestmark = pytest.mark.extended
 
@@ -88,6 +90,28 @@ def test_parts_are_disjoint_and_together_all(run: Run) -> None:
     files = {f"extended_{number}": _EXTENDED for number in range(6)}
     parts = [run("--all", f"{part}/3", plain="def test_core(): ...", **files) for part in (1, 2, 3)]
     assert sum(part.parseoutcomes()["passed"] - 1 for part in parts) == 6
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--all", "2"], ["--all", "4/3"], ["--all", "some"], ["nowhere"], ["--since", "no-such"]]
+)
+def test_a_choice_that_does_not_exist_is_refused(run: Run, arguments: list[str]) -> None:
+    ended = run(*arguments, mixed=_MIXED)
+    assert ended.ret == pytest.ExitCode.USAGE_ERROR
+    assert arguments[-1] in str(ended.stderr)
+
+
+def test_a_change_adds_the_tests_of_its_folders(tmp_path: Path) -> None:
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    for file in ("tests/training/launch/test_a.py", "training/launch/agent/a.py", "training/loop.py", "docs/a.md"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).touch()
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
+        subprocess.run([*git, *command], cwd=tmp_path, check=True)
+    (tmp_path / "training/launch/agent/a.py").write_text("A = 1\n")
+    (tmp_path / "docs/a.md").write_text("A document.\n")
+    subprocess.run([*git, "commit", "-qam", "second"], cwd=tmp_path, check=True)
+    assert changed_folders("HEAD~1", tmp_path) == {tmp_path / "tests/training/launch"}
 
 
 @pytest.mark.parametrize(("processes", "number"), [("0", signal.SIGINT), ("2", signal.SIGTERM)])
