@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -157,8 +158,10 @@ def record_program(
         is_preview: whether resource outputs are unknown.
     """
     monitor = _RecordingMonitor(account=account, region=region, is_preview=is_preview)
-    # Pulumi keeps its settings and the root resource in context variables, so a new context isolates the run.
-    contextvars.copy_context().run(_run, program, monitor, stack)
+    # Pulumi keeps its settings and the root resource in context variables, so a new context isolates the run. It describes every frame of
+    # the caller's stack for each resource: in a thread of its own that stack is short.
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(contextvars.copy_context().run, _run, program, monitor, stack).result()
     return monitor.recording()
 
 

@@ -17,7 +17,7 @@ from tests.engines.kubernetes_platform import Environment, in_prod
 from tests.platform_charts.charts.releases import installs_of
 from tests.platform_charts.charts.rendering import rendered
 
-pytestmark = in_prod
+pytestmark = [pytest.mark.extended, in_prod]
 """The environment that installs every chart."""
 
 _OPERATED = ("prometheuses.", "alertmanagers.")

@@ -63,6 +63,7 @@ def test_the_metrics_follow_the_events(recorder: PrometheusRecorder) -> None:
     assert math.isnan(values(recorder.url)['rtp_search_best{metric="validation_accuracy"}']), "a trial that failed"
 
 
+@pytest.mark.extended
 @pytest.mark.xdist_group(RAY)
 def test_a_search_counts_each_trial_once_and_serves_metrics_while_they_train(tmp_path: Path) -> None:
     """The port that is set is the driver's: concurrent trials cannot share it."""

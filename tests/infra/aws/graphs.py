@@ -168,5 +168,4 @@ def dependencies_of(recording: Recording, later: Resource) -> set[str]:
 
 
 def depends_on(recording: Recording, later: Resource, earlier: Resource) -> bool:
-    """Whether `later` depends on `earlier`."""
     return earlier.urn in dependencies_of(recording, later)

@@ -37,6 +37,7 @@ def train(
     return run_world(settings, folder).weights_sha256
 
 
+@pytest.mark.extended
 def test_a_run_of_three_ranks_resumes_bit_for_bit(tmp_path: Path) -> None:
     whole = train(tmp_path / "whole", 3, POWERSGD)
     for steps in (2, 7):  # before PowerSGD starts, and after

@@ -37,6 +37,7 @@ def restored(environment: Environment) -> Iterator[Environment]:
     environment.cluster.apply_all(environment.manifests)
 
 
+@pytest.mark.extended
 @in_dev
 def test_each_planted_change_is_found_with_its_field(restored: Environment) -> None:
     cluster = restored.cluster

@@ -214,6 +214,7 @@ def test_a_caller_whom_the_cluster_does_not_know_is_told_how_to_become_an_admini
     assert "add the role to cluster.existing.admins" in caught.value.remedy
 
 
+@pytest.mark.extended
 def test_a_teardown_finds_what_is_in_the_stacks_namespaces_and_leaves_what_others_have(cluster: Cluster) -> None:
     def contents(namespace: str) -> list[Manifest]:
         volume = f"volume-of-{namespace}"

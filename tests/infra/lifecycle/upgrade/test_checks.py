@@ -81,6 +81,7 @@ def test_a_healthy_stack_may_be_upgraded(kubernetes_api: Cluster) -> None:
     assert "the restore drill is suspended" in list(notes(case(kubernetes_api), groups=frozenset()))
 
 
+@pytest.mark.extended
 def test_an_api_in_use_is_refused_once_it_is_removed(kubernetes_api: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     kubernetes_api.items("v1", "Endpoints", namespace="default")
     assert ENDPOINTS in list(map(str, deprecated_apis(kubernetes_api)))
