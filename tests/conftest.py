@@ -8,9 +8,11 @@ import shutil
 import signal
 import tempfile
 import threading
+from functools import cache
 from types import FrameType
 
 import pytest
+from botocore.loaders import JSONFileLoader, Loader
 from hypothesis import settings
 
 pytest_plugins = (
@@ -34,6 +36,11 @@ gc.disable()
 # The duration of an example depends on the machine, not on the code.
 settings.register_profile("no-deadline", deadline=None)
 settings.load_profile("no-deadline")
+
+# Every session of boto3 would parse the models of its services again.
+_models = JSONFileLoader()
+_models.load_file = cache(_models.load_file)
+Loader.FILE_LOADER_CLASS = staticmethod(lambda: _models)
 
 _stopped = threading.Event()
 _home = tempfile.mkdtemp(prefix="rtp-home-")

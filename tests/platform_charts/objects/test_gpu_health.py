@@ -76,7 +76,7 @@ def test_the_diagnostics_have_no_permissions_on_the_cluster_and_only_what_gpus_n
 def test_the_script_ends_with_the_status_of_the_diagnostics(status: int, report: str, tmp_path: Path) -> None:
     """With programs in place of DCGM's, which need a GPU."""
     programs = {
-        "nv-hostengine": "sleep 60",
+        "nv-hostengine": "exec sleep 60",
         "dcgmi": f'[ "$1" = discovery ] && exit 0; [ "$*" = "diag -r 1" ] || exit 99; echo "{report}"; exit {status}',
     }
     for name, body in programs.items():
