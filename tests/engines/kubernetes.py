@@ -68,14 +68,14 @@ class Cluster(KubernetesApi):
             self.delete_all(manifests)
 
     def delete_all(self, manifests: Sequence[Mapping[str, Any]], *, seconds: float = 60) -> None:
-        """Delete in reverse order, and wait until none is left but namespaces: their controller first waits for 5 s.
+        """Delete in reverse order, and wait until none is left.
 
         Raises:
             ApiError: one is still there after `seconds`; names it.
         """
         for manifest in reversed(manifests):
             self.delete(manifest)
-        self._await_absence([one for one in manifests if one["kind"] != "Namespace"], seconds=seconds)
+        self._await_absence(manifests, seconds=seconds)
 
     def _is_being_removed(self, manifest: Mapping[str, Any]) -> bool:
         found = self.read(manifest) if manifest["kind"] == "Namespace" else None
@@ -109,12 +109,15 @@ class Cluster(KubernetesApi):
 
     @contextmanager
     def namespace(self, name: str, *, labels: Mapping[str, str] | None = None) -> Iterator[str]:
-        """A namespace that exists, with its contents, while the context is open."""
+        """A namespace that exists, with its contents, while the context is open; its controller removes it 5 s later."""
         manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": dict(labels or {})}}
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": name}}
-        with self.applied(manifest):
+        self.apply_all([manifest])
+        try:
             self.await_(account, lambda _: True, what="created")
             yield name
+        finally:
+            self.delete(manifest)
 
 
 @pytest.fixture(scope="session")
