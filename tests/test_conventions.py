@@ -7,6 +7,7 @@ import gc
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -104,6 +105,17 @@ def heavy_imports(*program: str) -> set[str]:
     imported = {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
     assert "site" in imported
     return imported & HEAVY
+
+
+def test_mypy_reads_every_service_of_aws_that_the_stack_uses() -> None:
+    configured = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["mypy"]["overrides"]
+    read = {name for part in configured if part.get("follow_imports") == "normal" for name in part["module"]}
+    nodes = (node for name, tree in modules().items() if name.startswith("infra/aws/") for node in ast.walk(tree))
+    chains = (node.value for node in nodes if isinstance(node, ast.Attribute))
+    used = {ast.unparse(one) for one in chains if isinstance(one, ast.Attribute)}
+    services = {name.removeprefix("aws.") for name in used if re.fullmatch(r"aws\.[a-z0-9_]+", name)}
+    assert len(services) > 10
+    assert {name for name in services if f"pulumi_aws.{name}.*" not in read} == set()
 
 
 def test_a_command_that_does_not_train_imports_nothing_heavy() -> None:
