@@ -1,4 +1,4 @@
-"""The suite's own choice of tests, and its end, on small generated suites."""
+"""The suite's own choice of tests, its progress and its end, on small generated suites."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.engines import report_table
 from tests.selection import changed_folders
 
 pytestmark = pytest.mark.extended
@@ -46,6 +47,18 @@ pytestmark = pytest.mark.extended
 
 def test_it(): ...
 """
+_ENDS = """
+import pytest
+from tests.engines.report_table import ran, skipped
+
+@pytest.mark.parametrize("one", range(3))
+def test_without_a_server(one):
+    skipped("Prometheus", "none on PATH", "apt-get install prometheus")
+
+def test_of_a_program():
+    ran("S3 API")
+    assert False, "\\n".join(f"line {number}" for number in range(40))
+"""
 _HANGS = """
 import subprocess, sys, time
 
@@ -59,8 +72,10 @@ def test_that_starts_a_program_of_its_own():
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester) -> Run:
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs the suite of the folder in this process."""
+    monkeypatch.setattr(report_table, "RAN", set())
+    monkeypatch.setattr(report_table, "ABSENT", set())
 
     def run(*arguments: str, **files: str) -> pytest.RunResult:
         pytester.makepyfile(**{f"test_{name}": text for name, text in files.items()})
@@ -112,6 +127,15 @@ def test_a_change_adds_the_tests_of_its_folders(tmp_path: Path) -> None:
     (tmp_path / "docs/a.md").write_text("A document.\n")
     subprocess.run([*git, "commit", "-qam", "second"], cwd=tmp_path, check=True)
     assert changed_folders("HEAD~1", tmp_path) == {tmp_path / "tests/training/launch"}
+
+
+def test_a_failure_is_printed_with_one_line_of_reason_and_skips_last(run: Run) -> None:
+    ended = run(ends=_ENDS)
+    assert ended.ret == pytest.ExitCode.TESTS_FAILED
+    assert "FAILED test_ends.py::test_of_a_program: AssertionError: line 0" in ended.outlines
+    assert "real services: S3 API" in ended.outlines
+    assert "   3  Prometheus: none on PATH; to enable: apt-get install prometheus" in ended.outlines
+    assert "    … 35 lines …" in ended.outlines
 
 
 @pytest.mark.parametrize(("processes", "number"), [("0", signal.SIGINT), ("2", signal.SIGTERM)])
