@@ -24,6 +24,7 @@ from tests.distribution import RAY
 from tests.engines.ray_cluster import short_folder
 from tests.training.launch.driver import ROOT
 from tests.training.runs import small_settings
+from tests.waiting import wait_until
 from training.config.schema import ScaleSettings
 from training.errors import PlatformError
 from training.launch.ray_train import RayLauncher
@@ -111,8 +112,7 @@ def test_a_slow_start_is_awaited_and_leaves_other_threads_running(
     replace_program(monkeypatch, scratch, "gcs_server", script)
 
     def let_it_start() -> None:
-        while not begun.exists():
-            time.sleep(0.01)
+        wait_until(begun.exists)
         go.touch()
 
     thread = threading.Thread(target=let_it_start)
