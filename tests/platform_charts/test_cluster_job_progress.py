@@ -246,10 +246,10 @@ def test_a_job_that_was_deleted_or_replaced_in_between_is_passed_over(custom_res
 def test_all_pages_of_jobs_are_read(custom_resources: Cluster, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform_charts.images.job_progress.__main__._PAGE", 2)
     with custom_resources.applied(*(rayjob(f"job-{number}") for number in range(5))):
-        names = [one["metadata"]["name"] for one in jobs.list_all()]
+        listed = [(one["metadata"]["namespace"], one["metadata"]["name"]) for one in jobs.list_all()]
     # A job of another test may still be going, with its namespace.
-    assert len(names) == len(set(names))
-    assert {f"job-{number}" for number in range(5)} <= set(names)
+    assert len(listed) == len(set(listed))
+    assert {f"job-{number}" for number in range(5)} <= {name for _, name in listed}
 
 
 def test_the_account_has_no_other_permissions(control_plane: ControlPlane, rights: None) -> None:

@@ -3,6 +3,9 @@
 CPython before 3.11.10 can deadlock a forked child before it runs any Python code: the fork copies the lock of the list of
 thread states, which another thread may hold at that moment and nobody releases in the child (python/cpython, issue 112275).
 Such a child never ends by itself. Here the parent waits for a sign of life, and forks again if there is none.
+
+A child also ends with the thread that started it. torch's own watchdog notices only a parent that dies after a worker's loop has begun;
+a rank that is killed while its loader starts would leave workers for ever.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from training.errors import PlatformError
+from training.launch.processes import die_with_parent
 
 PATIENCE = (10.0, 30.0, 90.0)
 """Seconds to wait for a child, attempt by attempt. One that is only slow has done nothing yet, and may be killed."""
@@ -27,7 +31,7 @@ class _Popen(popen_fork.Popen):
         assert isinstance(process_obj, _Process)
         for seconds in PATIENCE:
             reader, writer = os.pipe()
-            process_obj.pipe = reader, writer
+            process_obj.parent, process_obj.pipe = os.getpid(), (reader, writer)
             try:
                 super()._launch(process_obj)  # type: ignore[misc] # not in typeshed
             finally:
@@ -54,6 +58,7 @@ class _Popen(popen_fork.Popen):
 class _Process(ForkProcess):
     """A process that writes to its pipe when it starts."""
 
+    parent: int
     pipe: tuple[int, int]
 
     @staticmethod
@@ -61,6 +66,9 @@ class _Process(ForkProcess):
         return _Popen(process_obj)
 
     def _bootstrap(self, parent_sentinel: int | None = None) -> int:
+        die_with_parent()
+        if os.getppid() != self.parent:  # it died before the request
+            os._exit(1)
         reader, writer = self.pipe
         os.close(reader)
         os.write(writer, b".")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -319,3 +320,17 @@ def test_processes_that_never_start_are_an_error_with_a_remedy() -> None:
     ran = run_command([sys.executable, "-c", _HANGING, "always"], seconds=200)
     assert ran.stdout.startswith("no process of the data loader started in 0 s")
     assert "data.loader_workers: 0" in ran.stdout
+
+
+_KILLED = """
+import os, signal, time
+from training.data.forking import StartedForkContext
+
+StartedForkContext().Process(target=time.sleep, args=(600,)).start()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_process_ends_with_a_rank_that_is_killed_before_the_loader_s_loop_begins() -> None:
+    # The process has the rank's output, too, which is read to its end.
+    assert run_command([sys.executable, "-c", _KILLED], seconds=60).returncode == -signal.SIGKILL
