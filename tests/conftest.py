@@ -9,6 +9,7 @@ import signal
 import tempfile
 import threading
 from functools import cache
+from pathlib import Path
 from types import FrameType
 
 import pytest
@@ -43,7 +44,13 @@ _models.load_file = cache(_models.load_file)
 Loader.FILE_LOADER_CLASS = staticmethod(lambda: _models)
 
 _stopped = threading.Event()
-_home = tempfile.mkdtemp(prefix="rtp-home-")
+_distributes = "PYTEST_XDIST_WORKER" not in os.environ
+if _distributes:
+    # pytest keeps the folders of its last sessions; everything else that is temporary goes with this one. Ray has sockets there: short.
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="rtp-")
+    Path(tempfile.tempdir).chmod(0o711)  # PostgreSQL runs as another user
+_home = tempfile.mkdtemp(prefix="home-")
 
 # Before any test module is imported: some libraries read these once.
 os.environ.update(
@@ -101,6 +108,9 @@ def pytest_sessionfinish() -> None:
     gc.unfreeze()
 
 
-def pytest_unconfigure() -> None:
-    """Remove the session's home."""
-    shutil.rmtree(_home, ignore_errors=True)
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove what is temporary; end a process that has reported all of its tests at once, without freeing its 2 GB for half a minute."""
+    shutil.rmtree(os.environ["TMPDIR"] if _distributes else _home, ignore_errors=True)
+    if hasattr(config, "workerinput"):
+        os._exit(0)
