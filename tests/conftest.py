@@ -9,6 +9,7 @@ import signal
 import tempfile
 import threading
 from functools import cache
+from multiprocessing.util import Finalize
 from pathlib import Path
 from types import FrameType
 
@@ -50,6 +51,8 @@ if _distributes:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="rtp-")
     Path(tempfile.tempdir).chmod(0o711)  # PostgreSQL runs as another user
+    # After multiprocessing has removed its own folder there, with priority -100.
+    Finalize(None, shutil.rmtree, (tempfile.tempdir,), {"ignore_errors": True}, exitpriority=-101)
 _home = tempfile.mkdtemp(prefix="home-")
 
 # Before any test module is imported: some libraries read these once.
@@ -110,7 +113,7 @@ def pytest_sessionfinish() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Remove what is temporary; end a process that has reported all of its tests at once, without freeing its 2 GB for half a minute."""
-    shutil.rmtree(os.environ["TMPDIR"] if _distributes else _home, ignore_errors=True)
+    """Remove the home; end a process that has reported all of its tests at once, without freeing its 2 GB for half a minute."""
+    shutil.rmtree(_home, ignore_errors=True)
     if hasattr(config, "workerinput"):
         os._exit(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Iterator
@@ -81,7 +82,7 @@ class Agent:
             self._replace(driver)
         elif not ready:
             self._rank.kill()
-            self._replace(driver)
+            self._replace(driver, is_killed=True)
         return True
 
     def _obey(self, order: Message, driver: Connection) -> None:
@@ -108,9 +109,15 @@ class Agent:
             return result
         return None
 
-    def _replace(self, driver: Connection) -> None:
-        """Report the end of the rank's process, and start another one, which is ready when the driver starts the next attempt."""
-        ended = Ended(status=self._rank.status, was_abandoned=self._deadline is not None)
+    def _replace(self, driver: Connection, *, is_killed: bool = False) -> None:
+        """Report the end of the rank's process, and start another one, which is ready when the driver starts the next attempt.
+
+        A rank that dies may take longer to end than its peers to fail and the driver to give up: its own status counts then, too, unless
+        this agent has killed it, or NCCL's watchdog has aborted it because a peer is gone.
+        """
+        status = self._rank.status
+        is_aborted = self._deadline is not None and status == -signal.SIGABRT
+        ended = Ended(status=status, was_abandoned=is_killed or is_aborted)
         if self._is_running:
             self._end(driver, ended)
         self._start_another()

@@ -66,7 +66,7 @@ class Ended:
         error: message of the exception that it raised, which the rank has recorded in the run's folder.
         has_timed_out: a collective did, because a peer did not come.
         status: exit status of a process that died, negative for a signal; None for one that lives.
-        was_abandoned: the agent has killed the process, because the attempt had failed elsewhere.
+        was_abandoned: the agent, or NCCL's watchdog, has ended the process, because the attempt had failed elsewhere.
     """
 
     outcome: dict[str, Any] | None = None

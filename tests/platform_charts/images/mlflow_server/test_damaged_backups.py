@@ -125,7 +125,7 @@ def test_a_manifest_that_is_damaged_or_of_another_backup_is_refused_by_name(back
     Files(backed, manifest).change(MANIFEST_FILE, truncated)
     try:
         with pytest.raises(DamagedError, match=f"backup {manifest.identifier} is damaged: .* restore another one"):
-            backed.drill()
+            backed.drill(backup=manifest.identifier)  # not the newest: the other one may be of the same second
         Files(backed, manifest).change(MANIFEST_FILE, lambda _: other.encode())
         with pytest.raises(DamagedError, match=f"its manifest is that of {other.identifier}"):
             backed.drill(backup=manifest.identifier)

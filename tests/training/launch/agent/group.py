@@ -29,6 +29,11 @@ class Group:
         found = [agent._rank.process.pid for agent in self._agents]
         return [pid for pid in found if pid is not None]
 
+    @property
+    def abandoning(self) -> set[int]:
+        """Ranks whose agents were told that the attempt has failed, and wait for their end."""
+        return {rank for rank, agent in enumerate(self._agents) if agent._deadline is not None}
+
     def run(
         self, settings: TrainingSettings, folder: Path, *, attempt: int = 0, check: Callable[[], None] = lambda: None
     ) -> Outcome:

@@ -165,6 +165,20 @@ def test_a_rank_that_hangs_is_killed_and_its_peer_goes_on(group: Group, tmp_path
     assert restored(tmp_path) == [(STEP - 1, 0)]
 
 
+def test_a_rank_whose_death_is_noticed_after_its_peers_have_failed_is_the_cause(group: Group, tmp_path: Path) -> None:
+    chosen = settings("stuck", tmp_path, rank=0, scale={"collective_timeout": 3})
+    dying = settled(group)[0]
+
+    def kill() -> None:
+        if eventually(lambda: 0 in group.abandoning, seconds=60):
+            os.kill(dying, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    assert fail(group, chosen, tmp_path / "run").exits == {0: -signal.SIGKILL}
+    killer.join()
+
+
 def test_a_rank_that_raises_is_replaced_and_its_peer_leaves_the_collective(group: Group, tmp_path: Path) -> None:
     chosen = settings("raising", tmp_path)
     before, began = settled(group), time.monotonic()
