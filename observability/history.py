@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from observability.goodput import GoodputLedger
-from observability.objective_metrics import ObjectiveInfo
+from observability.objective_metrics import ObjectiveInfo, ranked
 from observability.quantities import counted
 from observability.runlog import (
     CheckpointCommitted,
@@ -253,13 +253,11 @@ class RunHistory:
         return [evaluation for evaluation in self.evaluations if evaluation.split == split]
 
     def best_validation(self) -> Evaluated | None:
-        """The best validation by the metric that ranks the checkpoints, the earliest of equals; None if there is none."""
-        metric = self.objective.headline
-        best: Evaluated | None = None
-        for evaluation in self.evaluations_of("validation"):
-            if best is None or metric.better(evaluation.value(metric.name), best.value(metric.name)):
-                best = evaluation
-        return best
+        """The best validation by the metric that ranks the checkpoints, the earliest of equals; None if none has measured it."""
+        metric, found = self.objective.headline, self.evaluations_of("validation")
+        values = {place: evaluation.value(metric.name) for place, evaluation in enumerate(found)}
+        best = ranked(values, higher_is_better=metric.higher_is_better)[:1]
+        return found[best[0]] if best else None
 
     def test_evaluation(self) -> Evaluated | None:
         """The newest evaluation of the test split; None if there is none."""

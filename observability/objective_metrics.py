@@ -8,9 +8,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from math import isnan
-from typing import Any
+from typing import Any, TypeVar
 
 from observability.quantities import percent
+
+_Key = TypeVar("_Key", int, str)
+
+
+def is_better(value: float, than: float, *, higher_is_better: bool) -> bool:
+    """Whether a value is strictly better than another. NaN, which measures nothing, is worse than every number, and equal to NaN."""
+    if isnan(value) or isnan(than):
+        return isnan(than) and not isnan(value)
+    return value > than if higher_is_better else value < than
+
+
+def ranked(values: Mapping[_Key, float | None], *, higher_is_better: bool) -> list[_Key]:
+    """The keys of the values that are numbers, the best first, and equal ones in their own order. NaN and None have no rank."""
+    sign = -1.0 if higher_is_better else 1.0
+    measured = [(sign * value, key) for key, value in values.items() if value is not None and not isnan(value)]
+    return [key for _, key in sorted(measured)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,10 +57,8 @@ class Metric:
         return f"{value:.4f}" if 1e-3 <= abs(value) < 10 else f"{value:.4g}"
 
     def better(self, value: float, than: float) -> bool:
-        """Whether `value` is strictly better than another; NaN is worse than everything."""
-        if isnan(value) or isnan(than):
-            return isnan(than) and not isnan(value)
-        return value > than if self.higher_is_better else value < than
+        """Whether a value is better than another: see `is_better`."""
+        return is_better(value, than, higher_is_better=self.higher_is_better)
 
 
 LOSS = Metric(name="loss")

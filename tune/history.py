@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from observability.event_log import Event
+from observability.objective_metrics import ranked
 from training.config.schema import OptionValue
 from tune.events import (
     SearchEnded,
@@ -103,7 +104,8 @@ class TrialHistory:
         if metric == SECONDS:
             return self.worker_seconds if self.reports else math.nan
         values = [report.metrics.get(metric, math.nan) for report in self.own_reports]
-        return _best([value for value in values if not math.isnan(value)], mode)
+        first = next(iter(ranked(dict(enumerate(values)), higher_is_better=mode == "max")), None)
+        return math.nan if first is None else values[first]
 
 
 @dataclass(kw_only=True)
@@ -227,12 +229,8 @@ class SearchHistory:
         if not self.objectives:
             return []
         [metric, mode], *_ = self.objectives.items()
-        found = [
-            trial
-            for trial in self.trials.values()
-            if trial.status != "failed" and not math.isnan(trial.best(metric, mode))
-        ]
-        return sorted(found, key=lambda trial: trial.best(metric, mode), reverse=mode == "max")
+        values = {name: trial.best(metric, mode) for name, trial in self.trials.items() if trial.status != "failed"}
+        return [self.trials[name] for name in ranked(values, higher_is_better=mode == "max")]
 
     @property
     def worker_seconds(self) -> float:
@@ -248,9 +246,3 @@ def _new_trial(event: TrialAdded) -> TrialHistory:
         added=event.time,
         schedule=[Stretch(trial=event.trial, epoch=0, values=event.values)],
     )
-
-
-def _best(values: list[float], mode: str) -> float:
-    if not values:
-        return math.nan
-    return max(values) if mode == "max" else min(values)

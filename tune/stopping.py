@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from infra.spec.section import nearest
+from observability.objective_metrics import is_better
 from training.config.schema import ScaleSettings
 from training.errors import SettingsError, TrainingFailedError
 from tune.events import TrialEnded
@@ -132,17 +133,19 @@ def _plateau(history: SearchHistory, stop: StopSettings, metric: str, mode: str)
     """Ended trials in a row that are no better than what was known; a better one that still runs breaks the row."""
     if stop.plateau_trials is None:
         return ""
-    best, leader, row = math.nan, "", 0
+    best, leader, row, is_max = math.nan, "", 0, mode == "max"
     for trial in _in_order_of_end(history):
         value = trial.best(metric, mode)
         if math.isnan(value):
             continue
-        if _is_better(value, best, mode):
+        if is_better(value, best, higher_is_better=is_max):
             best, leader, row = value, trial.id, 0
         else:
             row += 1
     running = (trial for trial in history.trials.values() if trial.ended is None)
-    if row < stop.plateau_trials or any(_is_better(trial.best(metric, mode), best, mode) for trial in running):
+    if row < stop.plateau_trials or any(
+        is_better(trial.best(metric, mode), best, higher_is_better=is_max) for trial in running
+    ):
         return ""
     return f"no better trial among the last {row} than {leader}: {metric} {best:g}"
 
@@ -169,10 +172,3 @@ def _in_order_of_end(history: SearchHistory, *, failed: bool = False) -> list[Tr
     """The trials that have ended, those that failed or the others."""
     ended = [trial for trial in history.trials.values() if trial.ended and (trial.status == "failed") is failed]
     return sorted(ended, key=lambda trial: trial.ended.time if trial.ended else 0.0)
-
-
-def _is_better(value: float, best: float, mode: str) -> bool:
-    """Whether a value is better; NaN is no value."""
-    if math.isnan(value) or math.isnan(best):
-        return not math.isnan(value)
-    return value > best if mode == "max" else value < best

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
 
-from observability.history import part_seconds
+from observability.history import RunHistory, part_seconds
 from observability.runlog import (
     CheckpointCommitted,
     Evaluated,
@@ -162,15 +163,20 @@ def test_the_model_is_evaluated_every_evaluate_every_epochs_and_at_the_end(tmp_p
     assert evaluated == [("validation", 2), ("validation", 4), ("validation", 5), ("test", 5)]
 
 
-def test_the_best_checkpoint_is_kept_as_well_as_the_newest(tmp_path: Path) -> None:
+@pytest.mark.parametrize("objective", ["classification", "tests.training.objectives.own:SureAccuracy"])
+def test_the_best_checkpoint_is_kept_as_well_as_the_newest(tmp_path: Path, objective: str) -> None:
+    """Also after an evaluation that was no number, as of a ratio without cases."""
     settings = small_settings(
         loop={"epochs": 6},
         checkpoint={"every_steps": 1000, "keep_last": 1, "keep_best": 1},
+        objective={"name": objective},
         optimizer={"learning_rate": 0.02},
     )
     run_alone(settings, tmp_path)
     evaluations = [event for event in select(read_all(tmp_path), Evaluated) if event.split == "validation"]
-    best = max(evaluations, key=lambda event: event.metrics["accuracy"])
+    assert math.isnan(evaluations[0].metrics["accuracy"]) == (objective != "classification")
+    best = max(evaluations, key=lambda event: (not math.isnan(value := event.metrics["accuracy"]), value))
+    assert RunHistory.from_events(read_all(tmp_path)).best_validation() == best
     assert committed_steps(tmp_path / "checkpoints") == sorted({best.step, 6 * STEPS_PER_EPOCH})
     metrics = {manifest.step: manifest.metric for manifest in local_store(tmp_path / "checkpoints").manifests()}
     assert metrics[best.step] == best.metrics["accuracy"]

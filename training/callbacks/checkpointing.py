@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from observability.objective_metrics import Metric
+from observability.objective_metrics import Metric, ranked
 from training.callbacks.callback import Callback
 from training.checkpoint.late_metrics import LateValidations
 from training.checkpoint.manifest import Identity, TrainProgress
@@ -72,7 +73,7 @@ class Checkpointing(Callback):
 
     def load_state_dict(self, state_dict: dict[str, list[float]], /) -> None:
         """Restore the best metrics."""
-        self._best = list(state_dict["metrics"])
+        self._best = [metric for metric in state_dict["metrics"] if not math.isnan(metric)]
 
     def on_run_start(self, loop: Loop) -> None:
         """Start the writing thread, which first removes the leftovers of crashed writers."""
@@ -113,11 +114,10 @@ class Checkpointing(Callback):
         if split != "validation" or result.is_asynchronous:
             return
         self._metric = result.metrics[self._ranked_by.name]
-        ranked = sorted([*self._best, self._metric], reverse=self._retention.higher_is_better)[
-            : self._settings.keep_best
-        ]
-        self._is_among_best = ranked != self._best
-        self._best = ranked
+        known = dict(enumerate([*self._best, self._metric]))
+        order = ranked(known, higher_is_better=self._retention.higher_is_better)[: self._settings.keep_best]
+        self._is_among_best = len(self._best) in order
+        self._best = [known[place] for place in order]
 
     def on_epoch_end(self, loop: Loop) -> None:
         """Save, with the epoch's metric, if a checkpoint is due or the metric is among the best, or after any evaluation.

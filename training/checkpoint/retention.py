@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from observability.objective_metrics import ranked
 from training.config.schema import CheckpointSettings
 
 
@@ -43,12 +43,3 @@ class Retention:
         """
         newest = sorted(metrics)[-self.keep_last :]
         return frozenset(newest) | set(ranked(metrics, higher_is_better=self.higher_is_better)[: self.keep_best])
-
-
-def ranked(metrics: Mapping[int, float | None], *, higher_is_better: bool) -> list[int]:
-    """The steps whose metric was measured, the best one first; of equal metrics the earlier step wins."""
-    sign = -1.0 if higher_is_better else 1.0
-    measured = [
-        (sign * metric, step) for step, metric in metrics.items() if metric is not None and not math.isnan(metric)
-    ]
-    return [step for _, step in sorted(measured)]

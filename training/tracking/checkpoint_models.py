@@ -12,11 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from observability.line_file import read_lines
-from observability.objective_metrics import ObjectiveInfo
+from observability.objective_metrics import ObjectiveInfo, ranked
 from observability.runlog import FILE_NAME, Evaluated, Event, TrainingStarted, decode
 from training.checkpoint.late_metrics import ranking_metrics
 from training.checkpoint.manifest import Manifest
-from training.checkpoint.retention import ranked
 from training.checkpoint.store import FOLDER, folder_name, local_store
 from training.tracking import payload
 from training.tracking.client import mlflow

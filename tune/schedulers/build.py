@@ -102,4 +102,6 @@ def make_scheduler(
             inner = Population(pbt, population(pbt.factors, pbt.resample))
         case Pb2Settings() as pb2:
             inner = Bandits(pb2, space, population())
-    return RecordedScheduler(inner, name=settings.scheduler.name, seed=settings.seed, history=earlier, on_stop=on_stop)
+    return RecordedScheduler(
+        inner, name=settings.scheduler.name, mode=mode, seed=settings.seed, history=earlier, on_stop=on_stop
+    )

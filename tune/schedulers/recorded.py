@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import zlib
 from collections.abc import Callable, Iterator
@@ -15,12 +16,16 @@ import numpy as np
 from ray.tune.schedulers import FIFOScheduler, HyperBandScheduler, PopulationBasedTraining, TrialScheduler
 
 from observability.event_log import Event
+from observability.objective_metrics import is_better
 from tune.events import TrialEnded, TrialReported
 from tune.history import SearchHistory, TrialHistory
 from tune.schedulers.results import EPOCH, FAILURE, TRIAL, result_of
+from tune.settings import Mode
 
 _CONTINUE: str = TrialScheduler.CONTINUE
 _STOP: str = TrialScheduler.STOP
+_WORSE_THAN_ANY = 1e30
+"""Magnitude of a metric before any trial has measured one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +61,7 @@ class RecordedScheduler(TrialScheduler):
         inner: Any,  # noqa: ANN401 - Ray has no types
         *,
         name: str,
+        mode: Mode,
         seed: int,
         history: SearchHistory,
         on_stop: Callable[[Stop], None],
@@ -65,6 +71,7 @@ class RecordedScheduler(TrialScheduler):
         Args:
             inner: the scheduler.
             name: its name in the settings.
+            mode: whether its metric is to be as large or as small as possible.
             seed: of everything that it draws.
             history: what earlier drivers have recorded.
             on_stop: called when it stops a trial early.
@@ -72,6 +79,8 @@ class RecordedScheduler(TrialScheduler):
         super().__init__()
         self._inner = inner
         self._name = name
+        self._worse = -1.0 if mode == "max" else 1.0
+        self._worst = math.nan
         self._seed = seed
         self._on_stop = on_stop
         self._draws = _Draws(seed)
@@ -113,7 +122,7 @@ class RecordedScheduler(TrialScheduler):
         if self._is_shown(trial) and epoch <= self._recorded[name].epoch:
             return self._repeat(name, epoch)
         with self._decides():
-            decision: str = self._inner.on_trial_result(tune_controller, self._known_as(trial), result)
+            decision: str = self._inner.on_trial_result(tune_controller, self._known_as(trial), self._compared(result))
         if decision == _CONTINUE and self._was_stopped_at(name, epoch):
             return _STOP  # a bracket that has other trials than before
         if decision == _STOP:
@@ -126,7 +135,7 @@ class RecordedScheduler(TrialScheduler):
             self.on_trial_error(tune_controller, trial)
         elif not self._has_shown_end(trial):
             with self._decides():
-                self._inner.on_trial_complete(tune_controller, self._known_as(trial), result)
+                self._inner.on_trial_complete(tune_controller, self._known_as(trial), self._compared(result))
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:  # noqa: ANN401
         """A trial has failed."""
@@ -160,7 +169,9 @@ class RecordedScheduler(TrialScheduler):
             match event:
                 case TrialReported():
                     with self._decides():
-                        decision = self._inner.on_trial_result(None, _Named(event.trial), result_of(event))
+                        decision = self._inner.on_trial_result(
+                            None, _Named(event.trial), self._compared(result_of(event))
+                        )
                     trial = history.trials[event.trial]
                     # Otherwise the driver ended between an evaluation and the decision on it.
                     if decision == _STOP and trial.ended is None and event.epoch == trial.epoch:
@@ -169,7 +180,25 @@ class RecordedScheduler(TrialScheduler):
                     self._inner.on_trial_error(None, _Named(event.trial))
                 case TrialEnded():
                     last = history.trials[event.trial].reports[-1:]
-                    self._inner.on_trial_complete(None, _Named(event.trial), result_of(last[0]) if last else {})
+                    result = self._compared(result_of(last[0])) if last else {}
+                    self._inner.on_trial_complete(None, _Named(event.trial), result)
+
+    def _compared(self, result: dict[str, Any]) -> dict[str, Any]:
+        """A result whose metric is a number: in place of NaN, one that is worse than every value so far.
+
+        With NaN, ASHA and median stopping stop nobody, a bracket is in no order, and a population keeps the trial for ever.
+        """
+        value = result.get(self.metric or "")
+        if value is None:
+            return result
+        if math.isnan(value):
+            if math.isnan(self._worst) and self._shown:
+                return result  # ASHA and median stopping leave it out of what they compare others with
+            worst = self._worse * _WORSE_THAN_ANY if math.isnan(self._worst) else self._worst
+            return {**result, str(self.metric): worst + self._worse * (1.0 + abs(worst))}
+        if math.isnan(self._worst) or is_better(self._worst, value, higher_is_better=self._worse < 0):
+            self._worst = value
+        return result
 
     def _repeat(self, name: str, epoch: int) -> str:
         if self._was_stopped_at(name, epoch):

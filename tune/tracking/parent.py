@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 from infra.spec.yaml_text import inline
+from observability.objective_metrics import is_better
 from training.config.schema import TrainingSettings
 from training.tracking import payload
 from training.tracking.client import STORE_ERRORS, connect, mlflow, summarize, upload_timeout
@@ -123,12 +124,11 @@ class SearchDelivery:
         [metric, mode], *_ = self._history.objectives.items()
         ended = [trial for trial in self._history.trials.values() if trial.ended is not None]
         points = []
-        values: list[float] = []
+        best = math.nan
         for number, trial in enumerate(sorted(ended, key=_time_of_end), start=1):
             value = trial.best(metric, mode)
             if trial.status != "failed" and not math.isnan(value):
-                values.append(value)
-                best = max(values) if mode == "max" else min(values)
+                best = value if is_better(value, best, higher_is_better=mode == "max") else best
                 points.append(
                     mlflow.entities.Metric(f"best_{metric}", best, payload.milliseconds(_time_of_end(trial)), number)
                 )

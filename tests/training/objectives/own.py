@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
@@ -12,8 +14,10 @@ from training.config.schema import DataSettings
 from training.data.fingerprint import fingerprint
 from training.data.tables import TableSplit
 from training.data.types import DataBundle, SampleSpec
+from training.objectives.classification import Classification
 from training.objectives.language_modelling import IGNORED
 from training.objectives.objective import Objective
+from training.objectives.options import ClassificationOptions
 
 
 class Quantile(Objective):
@@ -29,6 +33,17 @@ class Quantile(Objective):
     def measure(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
         error = targets - outputs
         return torch.maximum(self._share * error, (self._share - 1) * error).sum(), (error < 0).sum()
+
+
+class SureAccuracy(Classification):
+    """The accuracy is no number while the model is too unsure: a ratio of no cases."""
+
+    def __init__(self, spec: SampleSpec | int, options: ClassificationOptions | None = None) -> None:
+        super().__init__(spec if isinstance(spec, int) else spec.outputs, options or ClassificationOptions())
+
+    def report(self, means: Mapping[str, float]) -> dict[str, float]:
+        found = super().report(means)
+        return found if found["loss"] < 0.5 else {**found, "accuracy": math.nan}
 
 
 class NoGradient(Quantile):

@@ -38,7 +38,9 @@ class Unpicklable:
 def test_ray_can_pickle_what_belongs_to_the_driver() -> None:
     """The Tuner writes all of it into a file when it is made."""
     listener = Listener(on_result=Unpicklable(), on_failure=Unpicklable())
-    scheduler = RecordedScheduler(FIFOScheduler(), name="none", seed=0, history=SearchHistory(), on_stop=Unpicklable())
+    scheduler = RecordedScheduler(
+        FIFOScheduler(), name="none", mode="max", seed=0, history=SearchHistory(), on_stop=Unpicklable()
+    )
     for adapter in (Suggestions(Unpicklable()), listener, scheduler):
         assert cloudpickle.loads(cloudpickle.dumps(adapter)) is not None
 

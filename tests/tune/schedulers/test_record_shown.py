@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -52,6 +53,14 @@ def test_a_new_trial_is_compared_with_trials_that_have_not_repeated_their_record
     assert stops == [Stop(trial="t002", epoch=1, scheduler="asha")]
     fresh, _ = continued(SearchHistory())
     assert decision(fresh, "t002", 1, 0.5) == "CONTINUE"
+
+
+def test_a_metric_that_is_no_number_is_worse_than_every_other() -> None:
+    scheduler, stops = continued(recorded(report("t001", 1, math.nan, 1.0), ended={}))
+    assert decision(scheduler, "t002", 1, -5.0) == "CONTINUE"
+    assert decision(scheduler, "t003", 1, math.nan) == "STOP"
+    assert decision(scheduler, "t004", 1, -8.0) == "STOP"
+    assert [stop.trial for stop in stops] == ["t003", "t004"]
 
 
 def test_a_trial_goes_on_as_far_as_its_log_does() -> None:

@@ -17,12 +17,13 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Final
 
+from observability.objective_metrics import ranked
 from observability.runlog import CheckpointUploaded, CheckpointUploadFailed, Event, Notice
 from training.checkpoint.manifest import Manifest
 from training.checkpoint.remote.bucket import CancelledError, RemoteStoreError
 from training.checkpoint.remote.lease import LeaseLostError
 from training.checkpoint.remote.tier import RemoteTier
-from training.checkpoint.retention import Retention, ranked
+from training.checkpoint.retention import Retention
 from training.checkpoint.store import CheckpointStore
 
 UPLOAD_THREAD: Final = "upload"
