@@ -5,6 +5,7 @@ The progress view, the monitor and the report read it, and so do the metrics, wh
 
 from __future__ import annotations
 
+import math
 from bisect import insort
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -191,6 +192,11 @@ class RunHistory:
         if self.steps:
             return self.steps[-1].step
         return self.training.start_step if self.training else 0
+
+    @property
+    def skipped_steps(self) -> list[int]:
+        """Numbers of the steps that changed no weight, because their gradient was not finite."""
+        return [step.step for step in self.steps if not math.isfinite(step.gradient_norm)]
 
     @property
     def lost_steps(self) -> int:

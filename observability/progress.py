@@ -177,6 +177,8 @@ class ProgressView:
         tones: dict[str, Tone] = {"done": "good", "interrupted": "warning"}
         metric = history.objective.headline
         facts = [f"{history.last_step} steps"]
+        if skipped := len(history.skipped_steps):
+            facts[0] += f", {skipped} of them skipped"
         if history.steps:
             facts.append(f"{number(history.throughput())} {history.objective.unit}/s")
             facts += efficiency_facts(history)

@@ -41,7 +41,7 @@ class TrainingFailedError(PlatformError):
 
 
 class NonFiniteLossError(TrainingFailedError):
-    """The loss or the gradient became NaN or infinite under loop.nonfinite=stop (exit status 1)."""
+    """The loss or the gradient became NaN or infinite: in a step under loop.nonfinite=stop, or in most of a run's (exit status 1)."""
 
 
 class OutOfMemoryError(TrainingFailedError):

@@ -11,11 +11,13 @@ from observability.runlog import Emit, Notice
 from training.attention import attention_kernel
 from training.callbacks.callback import Callback
 from training.callbacks.epoch_gate import EpochGate
+from training.checkpoint.manifest import TrainProgress
 from training.checkpoint.memory import RankMemory
 from training.data import cache
 from training.data import registry as datasets
 from training.data.loaders import RankLoaders
 from training.data.types import DataBundle
+from training.errors import NonFiniteLossError
 from training.exhausted_memory import explained_in_training, limit_memory
 from training.export import export_model, keep_files
 from training.flight_recorder import FlightRecorder
@@ -114,6 +116,7 @@ class Session:
                 loop.run()
             if not loop.is_done:
                 return Outcome(status="stopped", step=loop.progress.step)
+            _check_applied(loop.progress)
             digest = self._export(components, bundle)
         return Outcome(status="done", step=loop.progress.step, weights_sha256=digest)
 
@@ -159,3 +162,17 @@ class Session:
         context = self._context
         context.phase("cache")
         cache.fill(context.settings.data, is_restart=context.task.attempt > 0, report=context.report)
+
+
+def _check_applied(progress: TrainProgress) -> None:
+    """Refuse to call weights trained that most steps have left as they were.
+
+    Raises:
+        NonFiniteLossError: more than half of the steps were skipped.
+    """
+    if 2 * progress.skipped > progress.step:
+        raise NonFiniteLossError(
+            f"{progress.skipped} of {progress.step} steps were skipped, because their gradients were not finite: the model has not learned",
+            remedy="loop.nonfinite=stop names the first such step; look for NaN in its samples (loop.log_sample_ids=true), or lower "
+            "optimizer.learning_rate",
+        )

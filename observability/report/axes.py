@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -62,8 +61,7 @@ def plot_training(axes: Axes, history: RunHistory, values: Floats, *, window: in
         axes.plot(raw.step, raw.mean, color=TRAIN, alpha=0.35, linewidth=0.8, marker=marker(raw.mean), markersize=3)
     else:
         axes.fill_between(raw.step, raw.low, raw.high, color=TRAIN, alpha=0.22, linewidth=0)
-    skipped = [step.step for step in history.steps if not math.isfinite(step.gradient_norm)]
-    if skipped:
+    if skipped := history.skipped_steps:
         label, bottom = f"skipped, gradient not finite ({number(len(skipped))})", np.full(len(skipped), 0.02)
         axes.scatter(skipped, bottom, marker="x", s=22, color=BAD, transform=axes.get_xaxis_transform(), label=label)
     window = window or smoothing_window(len(values))

@@ -50,6 +50,8 @@ def headline_figures(history: RunHistory) -> list[Row]:
         *cost_rows(history.goodput),
         (f"restarts, {number(history.lost_steps)} steps lost", number(len(history.restarts))),
     ]
+    if skipped := len(history.skipped_steps):
+        rows.append(("steps skipped, gradient not finite", number(skipped)))
     return rows
 
 

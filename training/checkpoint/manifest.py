@@ -47,12 +47,14 @@ class TrainProgress:
         epoch: the current epoch, 1-based.
         step_in_epoch: optimizer steps of the current epoch done.
         samples: samples consumed since the run began.
+        skipped: those of the steps that changed no weight, because the gradient was not finite; 0 in checkpoints of earlier versions.
     """
 
     step: int
     epoch: int
     step_in_epoch: int
     samples: int
+    skipped: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,7 @@ from training.callbacks.callback import Callback
 from training.checkpoint.writer import AsyncCheckpointer
 from training.config.schema import TrainingSettings
 from training.data.types import Batch
+from training.errors import NonFiniteLossError
 from training.launch.task import Outcome, RankPlace, RankTask
 from training.loop import Loop
 from training.reporting import reporting
@@ -156,7 +157,9 @@ def test_on_bad_step_is_called_before_on_step_end(tmp_path: Path) -> None:
     settings = small_settings(
         optimizer={"name": "sgd", "learning_rate": 1e30}, loop={"clip_norm": None, "nonfinite": "skip", "max_steps": 4}
     )
-    run(settings, tmp_path, trace)
+    with pytest.raises(NonFiniteLossError, match="3 of 4 steps were skipped"):
+        run(settings, tmp_path, trace)
+    assert not (tmp_path / "model").exists()
     bad = [index for index, point in enumerate(trace.points) if point[0] == "bad_step"]
     assert bad
     assert all(trace.points[index + 1][0] == "step_end" for index in bad)
