@@ -102,7 +102,7 @@ class Uploader:
         self._failures = 0
         self._transfer: Transfer | None = None
         # Used by the thread only.
-        self._known: dict[int, str] = {}
+        self._known: dict[int, Manifest] = {}  # the good checkpoints in the bucket
         self._sent: dict[str, bytes] = {}
         self._created: str | None = None
         self._is_clean = False
@@ -198,21 +198,39 @@ class Uploader:
             return
         self._confirm()
         self._tier.remove_unfinished()
-        found = [one.manifest for one in self._tier.checkpoints() if not one.problems]
-        self._known = {manifest.step: manifest.digest for manifest in found}
-        self._created = found[-1].created if found else None
+        self._look()
+        self._created = max((manifest.created for manifest in self._known.values()), default=None)
         self._is_clean = True
+
+    def _look(self) -> None:
+        self._known = {one.step: one.manifest for one in self._tier.checkpoints() if not one.problems}
 
     def _next(self) -> Manifest | None:
         """The checkpoint to upload next: the newest, then the best ones."""
-        local = {manifest.step: manifest for manifest in self._store.manifests()}
+        local = self._local()
+        kept = self._kept(local)
         metrics = {step: manifest.metric for step, manifest in local.items()}
-        kept = self._retention.retained(metrics)
         best = ranked(metrics, higher_is_better=self._retention.higher_is_better)
         for step in dict.fromkeys([*sorted(local)[-1:], *best, *sorted(local, reverse=True)]):
-            if step in kept and step not in self._damaged and self._known.get(step) != local[step].digest:
+            there = self._known.get(step)
+            if step in kept and (there is None or there.digest != local[step].digest):
                 return local[step]
         return None
+
+    def _local(self) -> dict[int, Manifest]:
+        return {one.step: one for one in self._store.manifests() if one.step not in self._damaged}
+
+    def _kept(self, local: Mapping[int, Manifest]) -> frozenset[int]:
+        """The steps to keep, of the run's folder and the bucket together.
+
+        Decided apart, a checkpoint that is among the best of the folder and not of the bucket would be uploaded and removed without end.
+        """
+        there = {
+            step: manifest
+            for step, manifest in self._known.items()
+            if step <= self._start_step or step in self._own_steps
+        }
+        return self._retention.retained({step: one.metric for step, one in {**there, **local}.items()})
 
     def _upload(self, manifest: Manifest) -> None:
         began = time.monotonic()
@@ -235,7 +253,6 @@ class Uploader:
                 )
             finally:
                 self._end()
-        self._known[manifest.step] = manifest.digest
         self._own_steps.add(manifest.step)
         self._created = max(self._created or "", manifest.created)
         self._recovered()
@@ -264,13 +281,10 @@ class Uploader:
                 self._sent[name] = data
 
     def _prune(self) -> None:
-        metrics = {one.step: one.manifest.metric for one in self._tier.checkpoints()}
-        of_this_run = {
-            step: metric for step, metric in metrics.items() if step <= self._start_step or step in self._own_steps
-        }
-        kept = self._retention.retained(of_this_run)
+        self._look()
+        kept = self._kept(self._local())
         self._tier.keep_only(kept)
-        self._known = {step: digest for step, digest in self._known.items() if step in kept}
+        self._known = {step: manifest for step, manifest in self._known.items() if step in kept}
 
     def _failed(self, error: RemoteStoreError | OSError) -> float:
         self._is_clean = False

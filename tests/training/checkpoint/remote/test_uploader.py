@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from observability.runlog import CheckpointUploaded, CheckpointUploadFailed, Event, Notice, select
 from tests.engines.s3_faults import FaultyS3, Request
 from tests.training.checkpoint.parts import IDENTITY
 from tests.training.checkpoint.remote.parts import failing, nothing, puts, upload_all
+from training.checkpoint.manifest import Manifest
 from training.checkpoint.remote import uploader as uploads
 from training.checkpoint.remote.bucket import RunBucket
 from training.checkpoint.remote.lease import LeaseLostError
-from training.checkpoint.remote.tier import RemoteTier
+from training.checkpoint.remote.tier import RemoteCheckpoint, RemoteTier
 from training.checkpoint.remote.uploader import Uploader
 from training.checkpoint.retention import Retention
 from training.checkpoint.store import CheckpointStore, bytes_writer, folder_name, local_store
@@ -45,20 +50,34 @@ def uploading(
     beside: Callable[[], dict[str, Path]] = dict,
 ) -> Iterator[Uploader]:
     """An uploader that repeats at once what has failed."""
-    uploader = Uploader(
-        RemoteTier(bucket),
-        store,
-        beside=beside,
-        retention=KEEP,
-        start_step=start_step,
-        confirm=confirm,
-        cancel=bucket.cancel,
-        first_retry=0.01,
+    uploader = start_uploader(
+        RemoteTier(bucket), store, start_step=start_step, confirm=confirm, beside=beside, cancel=bucket.cancel
     )
     try:
         yield uploader
     finally:
         uploader.close()
+
+
+def start_uploader(
+    tier: RemoteTier | Folders,
+    store: CheckpointStore,
+    *,
+    start_step: int,
+    confirm: Callable[[], None] = nothing,
+    beside: Callable[[], dict[str, Path]] = dict,
+    cancel: Callable[[], None] = nothing,
+) -> Uploader:
+    return Uploader(
+        cast("RemoteTier", tier),
+        store,
+        beside=beside,
+        retention=KEEP,
+        start_step=start_step,
+        confirm=confirm,
+        cancel=cancel,
+        first_retry=0.01,
+    )
 
 
 def settled(uploader: Uploader) -> list[Event]:
@@ -248,3 +267,98 @@ def test_checkpoints_of_one_step_are_told_apart_by_their_manifests(tmp_path: Pat
     with uploading(now, bucket) as uploader:
         assert [event.step for event in select(settled(uploader), CheckpointUploaded)] == [10]
     assert RemoteTier(bucket).checkpoints()[0].manifest.metric == 0.5
+
+
+def test_a_checkpoint_that_is_among_the_best_here_and_not_in_the_bucket_is_not_copied(
+    tmp_path: Path, bucket: RunBucket
+) -> None:
+    """A run goes on from its bucket on an empty machine, which has fetched the newest checkpoint and not the best one."""
+    earlier = commit(commit(local_store(tmp_path / "earlier"), 10, metric=0.9), 20, metric=0.5)
+    upload_all(earlier, bucket)
+    now = commit(commit(local_store(tmp_path / "now"), 30, metric=0.8), 40, 50, metric=0.6)
+    with uploading(now, bucket, start_step=20) as uploader:
+        assert [event.step for event in select(settled(uploader), CheckpointUploaded)] == [50, 40]
+    assert steps_in(bucket) == [10, 40, 50]
+
+
+class Folders:
+    """The checkpoints of a bucket as folders, a double for many histories: who keeps what depends on no request."""
+
+    url = "memory://bucket"
+
+    def __init__(self, root: Path) -> None:
+        self.store = local_store(root)
+        self.damaged: set[int] = set()
+        self.uploads: list[int] = []
+
+    def checkpoints(self) -> list[RemoteCheckpoint]:
+        return [
+            RemoteCheckpoint(manifest=one, problems=("a file is missing",) if one.step in self.damaged else ())
+            for one in self.store.manifests()
+        ]
+
+    def upload(self, manifest: Manifest, folder: Path, **others: object) -> None:
+        del others
+        copy_checkpoint(folder, self.store)
+        self.damaged.discard(manifest.step)
+        self.uploads.append(manifest.step)
+
+    def keep_only(self, steps: Collection[int]) -> None:
+        self.store.keep_only(steps)
+
+    def remove_unfinished(self) -> None:
+        """Nothing is."""
+
+
+def copy_checkpoint(folder: Path, store: CheckpointStore) -> None:
+    target = store.path(int(folder.name.removeprefix("step-")))
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(folder, target)
+
+
+MOMENTS = st.one_of(
+    st.tuples(st.just("commit"), st.none() | st.sampled_from([0.1, 0.5, 0.9, float("nan")])),
+    st.tuples(st.sampled_from(["lose", "damage", "empty machine", "restart"]), st.integers(0, 2)),
+)
+
+
+BEGINNINGS = st.sampled_from([[], [("commit", 0.9), ("commit", 0.1), ("empty machine", 0)]])
+"""With the second one the bucket has a better checkpoint than the run's folder."""
+
+
+@settings(max_examples=60)
+@given(moments=st.builds(list.__add__, BEGINNINGS, st.lists(MOMENTS, min_size=1, max_size=12)))
+def test_whatever_happens_a_bucket_soon_has_the_newest_and_the_best(
+    tmp_path_factory: pytest.TempPathFactory, moments: list[tuple[str, Any]]
+) -> None:
+    root = tmp_path_factory.mktemp("history")
+    there, here, start = Folders(root / "bucket"), local_store(root / "0"), 0
+    uploader = start_uploader(there, here, start_step=start)
+    try:
+        for number, (what, value) in enumerate(moments, start=1):
+            step = max([start, *here.steps(), *there.store.steps()]) + 10
+            if what == "commit":
+                commit(here, step, metric=value)
+                here.keep_only(KEEP.retained({one.step: one.metric for one in here.manifests()}))
+            elif what in ("lose", "damage"):
+                chosen = there.store.steps()[value : value + 1]
+                there.keep_only(set(there.store.steps()) - set(chosen if what == "lose" else []))
+                there.damaged.update(chosen if what == "damage" else [])
+            else:
+                uploader.close()
+                if what == "empty machine":
+                    good = [one.step for one in there.checkpoints() if not one.problems][-1:]
+                    here = local_store(root / str(number))
+                    for one in good:
+                        copy_checkpoint(there.store.path(one), here)
+                start = max(here.steps(), default=0)
+                uploader = start_uploader(there, here, start_step=start)
+            there.uploads.clear()
+            uploader.notify()
+            settled(uploader)
+            assert len(there.uploads) == len(set(there.uploads)) <= len(here.steps())
+    finally:
+        uploader.close()
+    if what == "commit":
+        known = {one.step: one.metric for one in [*there.store.manifests(), *here.manifests()]}
+        assert set(there.store.steps()) == KEEP.retained(known) & set(there.store.steps()) | {step}
