@@ -32,9 +32,13 @@ class HasParts(Protocol):
 
 
 def parts_of(module: nn.Module) -> list[Part]:
-    """The parts of a model: those that it names, or the children of an `nn.Sequential`; none of another model."""
+    """The parts of a model: those that it names, or the layers of an `nn.Sequential`, one for each use; none of another model.
+
+    A subclass of `nn.Sequential` with a forward pass of its own is another model.
+    """
     if isinstance(module, HasParts):
         return module.parts()
-    if isinstance(module, nn.Sequential):
-        return [Part(names=(name,), forward=child) for name, child in module.named_children()]
+    if isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward:
+        # Not `named_children`, which names a layer that is used twice once.
+        return [Part(names=(name,), forward=layer) for name, layer in module._modules.items() if layer is not None]  # noqa: SLF001
     return []

@@ -26,6 +26,7 @@ from training.rank.context import RankContext
 from training.recomputation import recompute_blocks
 from training.run_model import build_run_model
 from training.strategies.build import build_strategy, states_of
+from training.strategies.stages import check_parts
 from training.strategies.strategy import Strategy
 from training.weight_average import WeightAverage
 
@@ -100,6 +101,9 @@ def _build_strategy(context: RankContext, bundle: DataBundle) -> Strategy:
     module = build_run_model(settings, bundle.spec, context.device, report=context.report)
     if (mode := settings.compute.activation_checkpointing) != "off":
         recompute_blocks(module, mode, model=settings.model.name)
+    if settings.strategy.name == "pipeline":
+        inputs, _ = bundle.train.read(np.arange(2) % len(bundle.train))
+        check_parts(module, inputs.to(context.device), model=settings.model.name)
     peak_rate = peak_learning_rate(settings.optimizer, settings.loop.global_batch)
     strategy = build_strategy(
         module,

@@ -7,15 +7,21 @@ their ranks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 
+import torch
 from torch import Tensor, nn
 
 from training.errors import SettingsError
 from training.models.parts import Part, parts_of
+
+MOST_COMPARED = 10**9
+_TOLERANCE = 1e-3
+"""Relative difference, in the L2 norm, by which equal computations may differ on a GPU."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +86,32 @@ def divide(module: nn.Module, count: int, *, model: str) -> list[Stage]:
     return [_joined(blocks[one.start : one.stop], sizes) for one in balanced([it.parameters for it in blocks], count)]
 
 
+def check_parts(module: nn.Module, inputs: Tensor, *, model: str) -> None:
+    """Compare the parts of a model with the whole on a batch: its outputs, and the gradients of the sum of their squares.
+
+    A model of over `MOST_COMPARED` parameters is not compared: its copies may not fit beside it. Nor is one without parts.
+
+    Args:
+        module: the whole model, which stays as it is.
+        inputs: of the model, on its device; two samples or more.
+        model: its name in the settings.
+
+    Raises:
+        SettingsError: one after the other they compute something else, so that a pipeline would train another model.
+    """
+    if not parts_of(module) or sum(one.numel() for one in module.parameters()) > MOST_COMPARED:
+        return
+    whole = _computed(module, inputs, lambda copied: copied)
+    divided = _computed(module, inputs, _composed)
+    for name in dict.fromkeys([*whole, *divided]):
+        if not _are_close(whole.get(name), divided.get(name)):
+            raise SettingsError(
+                f"strategy.name=pipeline: the parts of model.name={model} compute something else than the model: the {name} differ",
+                remedy="parts() has to name every layer in the order of forward(), and each use of one that is used twice; or set "
+                "strategy.name=fsdp2",
+            )
+
+
 def keep_only(module: nn.Module, stages: Sequence[Stage]) -> None:
     """Remove every parameter and buffer that the stages do not use from a model, in place.
 
@@ -101,6 +133,36 @@ def balanced(sizes: Sequence[int], groups: int) -> list[range]:
 
     _, ends = best(0, groups)
     return [range(start, end) for start, end in pairwise((0, *ends))]
+
+
+def _are_close(value: Tensor | None, other: Tensor | None) -> bool:
+    if value is None or other is None or value.shape != other.shape:
+        return False
+    return bool((value - other).norm() <= _TOLERANCE * value.norm())
+
+
+def _composed(module: nn.Module) -> Callable[[Tensor], Tensor]:
+    """The parts of a model, one after the other."""
+
+    def forward(inputs: Tensor) -> Tensor:
+        for part in parts_of(module):
+            inputs = part.forward(inputs)
+        return inputs
+
+    return forward
+
+
+def _computed(
+    module: nn.Module, inputs: Tensor, forward_of: Callable[[nn.Module], Callable[[Tensor], Tensor]]
+) -> dict[str, Tensor]:
+    """The outputs of a copy of a model, and the gradients of its parameters, by what they are; with the same random numbers each time."""
+    copied = copy.deepcopy(module)
+    with torch.random.fork_rng([inputs.device] if inputs.device.type == "cuda" else []):
+        torch.manual_seed(0)
+        outputs = forward_of(copied)(inputs)
+        outputs.float().square().sum().backward()  # type: ignore[no-untyped-call]
+    gradients = {f"gradients of {name}": one.grad for name, one in copied.named_parameters()}
+    return {"outputs": outputs.detach(), **{name: one for name, one in gradients.items() if one is not None}}
 
 
 def _keep(module: nn.Module, kept: frozenset[int]) -> None:

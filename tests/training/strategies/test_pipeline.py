@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
+from torch import Tensor, nn
 
 from observability.runlog import Evaluated, FlopsCounted, Notice, Restored, TrainingStarted, read_all, select
 from tests.training.config.refused import assert_refused
@@ -22,7 +22,7 @@ from training.data.types import SampleSpec
 from training.errors import NonFiniteLossError, SettingsError
 from training.models.parts import Part, parts_of
 from training.models.registry import MODELS, build_model, check_stages
-from training.strategies.stages import balanced, divide, keep_only
+from training.strategies.stages import balanced, check_parts, divide, keep_only
 
 ONE_EPOCH = 21
 """Steps of the digits' 1293 training samples; the last one has 13."""
@@ -38,24 +38,39 @@ CNN: dict[str, Any] = {
     "schedule": {"name": "constant"},
     "ema": {"decay": 0.9},
 }
+REPEATED: dict[str, Any] = {**MLP, "model": {"name": "tests.training.strategies.test_pipeline:repeated"}}
 TRANSFORMER: dict[str, Any] = {**LANGUAGE, "loop": {**LANGUAGE["loop"], "accumulation": 2}}
 TWO: dict[str, Any] = {"name": "pipeline", "stages": 2}
 INTERLEAVED: dict[str, Any] = {**TWO, "schedule": "interleaved", "stages_per_rank": 2}
+
+
+def repeated(spec: SampleSpec) -> nn.Module:
+    """An activation and a linear layer are used twice, the latter by both stages."""
+    activation, hidden = nn.Tanh(), nn.Linear(32, 32)
+    layers = [nn.Flatten(), nn.Linear(64, 32), activation, hidden, activation, hidden, nn.Linear(32, spec.outputs)]
+    return nn.Sequential(*layers)
 
 
 @pytest.fixture(scope="module")
 def one_process(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Runs of one process, by the name of their recipe."""
     root = tmp_path_factory.mktemp("one-process")
-    for name, recipe in (("mlp", MLP), ("transformer", TRANSFORMER), ("cnn", CNN)):
+    recipes = {"mlp": MLP, "repeated": REPEATED, "transformer": TRANSFORMER, "cnn": CNN}
+    for name, recipe in recipes.items():
         train(root / name, 1, **recipe)
-    return {name: root / name for name in ("mlp", "transformer", "cnn")}
+    return {name: root / name for name in recipes}
 
 
 @pytest.mark.parametrize(
     ("name", "recipe", "ranks", "strategy"),
-    [("mlp", MLP, 2, TWO), ("mlp", MLP, 2, INTERLEAVED), ("transformer", TRANSFORMER, 4, TWO), ("cnn", CNN, 2, TWO)],
-    ids=["1f1b", "interleaved", "2x2-with-shared-weights", "batch-norm-and-average"],
+    [
+        ("mlp", MLP, 2, TWO),
+        ("mlp", MLP, 2, INTERLEAVED),
+        ("repeated", REPEATED, 2, TWO),
+        ("transformer", TRANSFORMER, 4, TWO),
+        ("cnn", CNN, 2, TWO),
+    ],
+    ids=["1f1b", "interleaved", "layers-that-are-used-twice", "2x2-with-shared-weights", "batch-norm-and-average"],
 )
 def test_twenty_steps_are_those_of_one_process(
     one_process: dict[str, Path],
@@ -82,6 +97,41 @@ def test_twenty_steps_are_those_of_one_process(
     assert counted[1] == pytest.approx(counted[0], rel=0.02)
     if recipe is MLP:
         assert consumed_ids(piped) == consumed_ids(one)
+
+
+class Skipping(nn.Module):
+    """Its parts leave out the second use of the activation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.activation = nn.Linear(4, 4), nn.Linear(4, 4), nn.Tanh()
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = self.activation(self.first(inputs))
+        outputs: Tensor = self.activation(self.second(hidden))
+        return outputs
+
+    def parts(self) -> list[Part]:
+        return [Part(names=(name,), forward=getattr(self, name)) for name in ("first", "activation", "second")]
+
+
+class Doubled(nn.Sequential):
+    """A forward pass of its own."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = super().forward(inputs)  # type: ignore[no-untyped-call]
+        return 2 * outputs
+
+
+def test_parts_that_compute_another_model_are_refused_before_the_first_step() -> None:
+    batch, own = torch.randn(2, 4), Skipping()
+    before = {name: value.clone() for name, value in own.state_dict().items()}
+    with pytest.raises(SettingsError, match=r"of model.name=own compute something else than the model: the outputs"):
+        check_parts(own, batch, model="own")
+    check_parts(nn.Sequential(nn.Linear(4, 8), nn.Dropout(), nn.BatchNorm1d(8)), batch, model="own")
+    assert parts_of(Doubled(nn.Linear(4, 4))) == []
+    assert all(torch.equal(value, before[name]) for name, value in own.state_dict().items())
+    assert all(one.grad is None for one in own.parameters())
 
 
 def test_the_log_says_how_the_model_is_divided_and_how_long_a_rank_is_idle(tmp_path: Path) -> None:
