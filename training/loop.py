@@ -155,6 +155,7 @@ class Loop:
             step_in_epoch=progress.step_in_epoch + 1,
             samples=progress.samples + count,
             skipped=progress.skipped + (not result.applied),
+            learning_rate=rate,
         )
         for step_end in self.hooks.step_end:
             step_end(self, micro_batches, result)

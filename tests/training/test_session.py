@@ -182,6 +182,15 @@ def test_the_best_checkpoint_is_kept_as_well_as_the_newest(tmp_path: Path, objec
     assert metrics[best.step] == best.metrics["accuracy"]
 
 
+def test_a_finished_cosine_that_gets_more_steps_says_how_far_its_rate_goes_up(tmp_path: Path) -> None:
+    for steps in (10, 20):
+        run_alone(small_settings(loop={"max_steps": steps}, schedule={"name": "cosine"}), tmp_path)
+    rates = {step.step: step.learning_rate for step in steps_of(tmp_path)}
+    [said] = [one.message for one in select(read_all(tmp_path), Notice) if "learning rate" in one.message]
+    assert f"from {rates[10]:.3g} to {rates[11]:.3g} at step 11" in said
+    assert f"optimizer.learning_rate={rates[10]:.3g}" in said
+
+
 def test_the_first_step_of_an_epoch_has_the_delay_of_the_checkpoint_before_it(tmp_path: Path) -> None:
     run_alone(small_settings(loop={"epochs": 3}, checkpoint={"every_steps": STEPS_PER_EPOCH}), tmp_path)
     delayed = [step for step in steps_of(tmp_path) if step.checkpoint_seconds]

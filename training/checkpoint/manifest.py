@@ -48,6 +48,7 @@ class TrainProgress:
         step_in_epoch: optimizer steps of the current epoch done.
         samples: samples consumed since the run began.
         skipped: those of the steps that changed no weight, because the gradient was not finite; 0 in checkpoints of earlier versions.
+        learning_rate: of the last step; 0 before the first one, and in checkpoints of earlier versions.
     """
 
     step: int
@@ -55,6 +56,7 @@ class TrainProgress:
     step_in_epoch: int
     samples: int
     skipped: int = 0
+    learning_rate: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

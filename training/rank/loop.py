@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from training.callbacks.callback import Callback
+from training.checkpoint.manifest import TrainProgress
 from training.checkpoint.memory import RankMemory
 from training.checkpoint.remote.tier import RemoteTier
 from training.checkpoint.restore import restore_newest
@@ -19,6 +20,9 @@ from training.rundir import RunDirectory
 from training.step import StepRunner
 from training.step_reducer import StepReducer
 from training.strategies.build import sum_over_ranks
+
+_JUMP = 1.5
+"""Smallest ratio of two learning rates that is worth a line."""
 
 
 def build_loop(
@@ -47,6 +51,21 @@ def build_loop(
     for callback in callbacks:
         if isinstance(callback, Stateful):
             components.states.register(callback.name, callback)
+    learning_rate = _learning_rate(context, components)
+    progress = restore_newest(
+        components.store,
+        None if components.bucket is None else RemoteTier(components.bucket),
+        components.states,
+        components.identity,
+        place=place,
+        device=context.device,
+        shards_state=components.strategy.shards_state,
+        refuse_lost=RunDirectory(context.task.run_directory).refuse_lost_checkpoints,
+        emit=context.emit,
+        memory=memory,
+    )
+    if 0 < progress.step < planned_steps(settings.loop, components.plan):
+        _report_jump(context, progress, learning_rate)
     return Loop(
         settings=settings.loop,
         plan=components.plan,
@@ -55,20 +74,9 @@ def build_loop(
         reducer=StepReducer(
             rank=place.rank, world=place.world, device=context.device, sum_over_ranks=sum_over_ranks(settings)
         ),
-        learning_rate=_learning_rate(context, components),
+        learning_rate=learning_rate,
         callbacks=callbacks,
-        progress=restore_newest(
-            components.store,
-            None if components.bucket is None else RemoteTier(components.bucket),
-            components.states,
-            components.identity,
-            place=place,
-            device=context.device,
-            shards_state=components.strategy.shards_state,
-            refuse_lost=RunDirectory(context.task.run_directory).refuse_lost_checkpoints,
-            emit=context.emit,
-            memory=memory,
-        ),
+        progress=progress,
         wants_stop=wants_stop,
     )
 
@@ -88,6 +96,20 @@ def _step_runner(context: RankContext, components: Components, *, is_kept_in_mem
         sum_over_ranks=sum_over_ranks(settings),
         flops=components.flops,
         is_compiled=settings.compute.compile != "off",
+    )
+
+
+def _report_jump(context: RankContext, progress: TrainProgress, learning_rate: Callable[[int], float]) -> None:
+    """Say that the learning rate rises at once, as when a finished cosine gets more epochs and so begins again in its middle."""
+    settings, before, after = context.settings, progress.learning_rate, learning_rate(progress.step)
+    if learning_rate(progress.step - 1) == before or not 0 < before < after / _JUMP:
+        return
+    kept = (
+        before * settings.optimizer.learning_rate / peak_learning_rate(settings.optimizer, settings.loop.global_batch)
+    )
+    context.report(
+        f"the learning rate goes up from {before:.3g} to {after:.3g} at step {progress.step + 1}: schedule.name={settings.schedule.name} "
+        f"is a function of all planned steps; schedule.name=constant with optimizer.learning_rate={kept:.3g} keeps it"
     )
 
 
