@@ -334,7 +334,7 @@ in-code = $(if $(call is_typed,CODE),cd $(call quoted,$(CODE)) && PYTHONPATH=$(c
 
 .PHONY: test
 test: environment-dev ## Run the core of the tests, or with ALL=1 all that this machine can run; COVERAGE=1 measures coverage, ARGS="tests/tune -k word" selects; CODE=../my-project runs that folder's
-	@$(in-code)$(python) -m $(if $(call is_typed,CODE),pytest,tests) $(call option,ALL,--all) $(if $(call is_typed,COVERAGE),--cov --cov-report=term) $(extra)
+	@$(in-code)$(python) -m $(if $(call is_typed,CODE),pytest,tests) $(call option,ALL,--all) $(if $(call is_typed,COVERAGE),--cov --cov-report=term $(if $(call is_typed,ARGS),--cov-fail-under=0)) $(extra)
 
 .PHONY: test-cluster
 test-cluster: environment-dev ## Train, kill, preempt and resume jobs on real nodes of a sandbox, as root; half an hour, after `make engines REAL=1`; ARGS as of `make test`

@@ -9,8 +9,6 @@ import signal
 import tempfile
 import threading
 from functools import cache
-from multiprocessing.util import Finalize
-from pathlib import Path
 from types import FrameType
 
 import pytest
@@ -45,14 +43,7 @@ _models.load_file = cache(_models.load_file)
 Loader.FILE_LOADER_CLASS = staticmethod(lambda: _models)
 
 _stopped = threading.Event()
-_distributes = "PYTEST_XDIST_WORKER" not in os.environ
-if _distributes:
-    # pytest keeps the folders of its last sessions; everything else that is temporary goes with this one. Ray has sockets there: short.
-    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
-    os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="rtp-")
-    Path(tempfile.tempdir).chmod(0o711)  # PostgreSQL runs as another user
-    # After multiprocessing has removed its own folder there, with priority -100.
-    Finalize(None, shutil.rmtree, (tempfile.tempdir,), {"ignore_errors": True}, exitpriority=-101)
+_stops = [one for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) != signal.SIG_IGN]
 _home = tempfile.mkdtemp(prefix="home-")
 
 # Before any test module is imported: some libraries read these once.
@@ -80,16 +71,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Let tests put away what they made when a person stops the session, by either signal and however often."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    """Let tests put away what they made when a person stops the session, by whichever signal and however often."""
+    for number in _stops:
         signal.signal(number, _interrupt)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _stops)  # `tests.__main__` has blocked them
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
+    for number in _stops:
+        signal.signal(number, _ignore)
     _stopped.set()
     raise KeyboardInterrupt
+
+
+def _ignore(_number: int, _frame: FrameType | None) -> None:
+    """Not SIG_IGN: Python complains of a signal that comes while its handler is taken away, and children would inherit it."""
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -69,7 +69,7 @@ class _Collected(NamedTuple):
 
     groups: dict[str, str]
     """Group by test."""
-    plan: tuple[int, int, float]
+    plan: tuple[int, int, float, str]
 
 
 def pytest_configure(config: pytest.Config) -> None:

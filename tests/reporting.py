@@ -6,13 +6,17 @@ cuts a line at the width of the terminal: without one that is 80 columns, which 
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
+from xdist.dsession import Interrupted
 
+from tests import END_VARIABLE
 from tests.engines import report_table
 from tests.selection import PLAN, Plan, typical_seconds
 
@@ -30,6 +34,8 @@ _FEW = 0.1
 
 _SERVICES = "real_services"
 _PROGRESS = "progress"
+
+_END = os.environ.pop(END_VARIABLE, "")
 
 Report = pytest.TestReport | pytest.CollectReport
 
@@ -49,6 +55,7 @@ class Progress:
         self._processes = 1
         self._started = self._printed = time.monotonic()
         self._outcomes: Counter[str] = Counter()
+        self._failed: set[str] = set()
         self._typical = typical_seconds(is_core=config.getoption("all").number == 0)
         self._done_seconds = 0.0
         self.is_stopped = False
@@ -79,7 +86,10 @@ class Progress:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Print a failure with a line of reason, and now and then how far the session is."""
         if report.failed:
-            self._outcomes["failed"] += 1
+            if report.nodeid not in self._failed:
+                self._failed.add(report.nodeid)
+                self._outcomes["failed"] += 1
+                self._outcomes["passed"] -= report.when == "teardown"
             word, reason, *_ = [*failure_lines("FAILED", report), ""]
             self._reporter.write_line(f"\n{word}: {reason.strip()}")
         elif report.skipped or report.when == "call":
@@ -91,7 +101,9 @@ class Progress:
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[KeyboardInterrupt]) -> None:
         """Print one line in place of the summary."""
-        if isinstance(excinfo.value, pytest.Session.Interrupted):  # by errors of the collection
+        if isinstance(
+            excinfo.value, pytest.Session.Interrupted | Interrupted
+        ):  # by errors of the collection, or by `-x`
             return
         self.is_stopped = True
         passed = self._outcomes["passed"]
@@ -133,6 +145,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         progress: Progress | None = session.config.pluginmanager.get_plugin(_PROGRESS)
         if progress is not None and progress.is_stopped:
             session.exitstatus = INTERRUPTED
+        if _END:
+            Path(_END).touch()
 
 
 def pytest_testnodedown(node: Any) -> None:  # noqa: ANN401 - xdist has no type for it

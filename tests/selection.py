@@ -30,6 +30,7 @@ SERVERS = frozenset({"operated", "real_nodes", "ray_cluster", "machines"})
 """Fixtures that start operators, nodes or Ray. An API server, a database and an S3 API start in seconds, and a process shares them."""
 
 PLAN = pytest.StashKey["Plan"]()
+_UNREAD = pytest.StashKey[set[Path]]()
 _NAMED = pytest.StashKey[frozenset[Path]]()
 _CHANGED = pytest.StashKey[frozenset[Path]]()
 _MODULE_MARK = re.compile(r"^pytestmark = \[?pytest\.mark\.extended\b", re.MULTILINE)
@@ -64,15 +65,19 @@ class Plan(NamedTuple):
 
     selected: int
     left_out: int
+    """Those outside the core, of what was asked for."""
     seconds: float
     """Of one process, as measured before; 0 if nothing is known."""
+    arguments: str = ""
+    """Files and folders that were asked for."""
 
     def line(self, processes: int) -> str:
         """The line that is printed before the tests start."""
         minutes = self.seconds / 60 / max(1, processes)
         about = f", about {minutes:.0f} min" if minutes >= 1 else ""
-        left_out = f"; {self.left_out:,} left out: make test ALL=1" if self.left_out else ""
-        return f"{self.selected:,} tests{about}{left_out}"
+        arguments = f' ARGS="{self.arguments}"' if self.arguments else ""
+        left_out = f"; {self.left_out:,} left out: make test ALL=1{arguments}" if self.left_out else ""
+        return f"{self.selected:,} {'test' if self.selected == 1 else 'tests'}{about}{left_out}"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -111,7 +116,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Leave out files that have no test of this run, without importing them: that takes as long as many a test."""
     if collection_path.suffix != ".py" or _is_wanted(collection_path, config):
         return None
-    return True if _MODULE_MARK.search(collection_path.read_text(encoding="utf-8")) else None
+    if not _MODULE_MARK.search(collection_path.read_text(encoding="utf-8")):
+        return None
+    config.stash.setdefault(_UNREAD, set()).add(collection_path)
+    return True
 
 
 @pytest.hookimpl(trylast=True)  # after -k and -m, so that the plan counts what they leave
@@ -122,7 +130,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
         chosen = set(left_out)
         items[:] = [item for item in items if item not in chosen]
-    config.stash[PLAN] = _plan(config, items)
+    config.stash[PLAN] = _plan(config, items, left_out=len(left_out))
 
 
 def is_extended(item: pytest.Item) -> bool:
@@ -155,9 +163,12 @@ def changed_folders(revision: str, root: Path = ROOT) -> frozenset[Path]:
     Raises:
         pytest.UsageError: git does not know the revision.
     """
-    told = subprocess.run(
-        ["git", "diff", "--name-only", revision, "HEAD"], cwd=root, capture_output=True, text=True, check=False
-    )
+    try:
+        told = subprocess.run(
+            ["git", "diff", "--name-only", revision, "HEAD"], cwd=root, capture_output=True, text=True, check=False
+        )
+    except OSError as error:
+        raise pytest.UsageError(f"--since {revision} needs git: {error}") from error
     if told.returncode:
         raise pytest.UsageError(f"--since {revision}: {told.stderr.strip()}")
     folders = set()
@@ -187,18 +198,19 @@ def _is_named(file: Path, config: pytest.Config) -> bool:
     return file in named
 
 
-def _plan(config: pytest.Config, items: list[pytest.Item]) -> Plan:
+def _plan(config: pytest.Config, items: list[pytest.Item], *, left_out: int) -> Plan:
     costs = known_costs()
     counts = Counter((item.nodeid.split("::")[0], "extended" if is_extended(item) else "core") for item in items)
     seconds = 0.0
     for (file, part), count in counts.items():
         number, measured = costs.get(file, {}).get(part, (0, 0.0))
         seconds += measured * count / number if number else 0.0
-    roots = [config.invocation_params.dir / argument.split("::")[0] for argument in config.args]
-    known = sum(
-        int(number)
-        for file, parts in costs.items()
-        if any((ROOT / file).is_relative_to(root) for root in roots)
-        for number, _ in parts.values()
-    )
-    return Plan(len(items), max(0, known - len(items)), seconds)
+    unread = [
+        costs.get(str(file.relative_to(ROOT)), {})
+        for file in config.stash.get(_UNREAD, set())
+        if file.is_relative_to(ROOT)
+    ]
+    if not (config.option.keyword or config.option.markexpr):  # how many of them these leave is not known
+        left_out += sum(int(number) for parts in unread for number, _ in parts.values())
+    is_asked = config.args_source is pytest.Config.ArgsSource.ARGS
+    return Plan(len(items), left_out, seconds, " ".join(config.args) if is_asked else "")

@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -86,19 +87,23 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "passed"),
+    ("arguments", "passed", "line"),
     [
-        ([], 2),
-        (["--all", "1"], 6),
-        (["test_mixed.py"], 5),
-        (["test_extended.py"], 1),
-        (["--all", "1", "-k", "marked"], 2),
+        ([], 2, "2 tests; 3 left out: make test ALL=1"),
+        (["."], 2, '2 tests; 3 left out: make test ALL=1 ARGS="."'),
+        (["-k", "plain"], 1, "1 test"),
+        (["--all", "1"], 6, "6 tests"),
+        (["test_mixed.py"], 5, "5 tests"),
+        (["test_extended.py"], 1, "1 test"),
+        (["--all", "1", "-k", "marked"], 2, "2 tests"),
     ],
 )
-def test_the_core_runs_and_all_or_a_named_file_where_asked(run: Run, arguments: list[str], passed: int) -> None:
+def test_the_core_runs_and_all_or_a_named_file_where_asked(
+    run: Run, arguments: list[str], passed: int, line: str
+) -> None:
     ended = run(*arguments, mixed=_MIXED, extended=_EXTENDED)
     assert ended.parseoutcomes()["passed"] == passed
-    assert f"{passed} tests" in ended.outlines
+    assert line in ended.outlines
 
 
 def test_parts_are_disjoint_and_together_all(run: Run) -> None:
@@ -138,25 +143,58 @@ def test_a_failure_is_printed_with_one_line_of_reason_and_skips_last(run: Run) -
     assert "    … 35 lines …" in ended.outlines
 
 
-@pytest.mark.parametrize(("processes", "number"), [("0", signal.SIGINT), ("2", signal.SIGTERM)])
-def test_a_stop_ends_everything_that_tests_started(tmp_path: Path, processes: str, number: signal.Signals) -> None:
-    (tmp_path / "conftest.py").write_text("from tests.conftest import *\npytest_plugins = ['tests.reporting']\n")
-    (tmp_path / "test_hangs.py").write_text(_HANGS)
-    running = subprocess.Popen(
-        [sys.executable, "-m", "tests", "-p", "tests.selection", "-p", "tests.distribution", "-n", processes],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+@contextmanager
+def started(folder: Path, suite: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """`python -m tests` on a suite of one file, in a process group of its own; leaves nothing temporary."""
+    (folder / "conftest.py").write_text("from tests.conftest import *\npytest_plugins = ['tests.reporting']\n")
+    (folder / "test_it.py").write_text(suite)
+    (folder / "temporary").mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests", "-p", "tests.selection", "-p", "tests.distribution", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder / "temporary")},
         stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
         process_group=0,
-    )
-    while not (tmp_path / "started").exists():
-        assert running.poll() is None, running.communicate()[0]
-        time.sleep(0.05)
-    family = psutil.Process(running.pid).children(recursive=True)
-    assert any("1234.5" in process.cmdline() for process in family)
-    os.killpg(running.pid, number)  # as a terminal, or what ends a job, does
-    printed, _ = running.communicate(timeout=60)
+    ) as running:
+        yield running
+    assert list((folder / "temporary").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("processes", "number", "stop"),
+    [("0", signal.SIGINT, os.killpg), ("2", signal.SIGTERM, os.kill), ("0", signal.SIGHUP, os.killpg)],
+)
+def test_a_stop_ends_everything_that_tests_started(
+    tmp_path: Path, processes: str, number: signal.Signals, stop: Callable[[int, int], None]
+) -> None:
+    """As a terminal does, or what ends a job; also by a signal to nothing but the first process."""
+    with started(tmp_path, _HANGS, "-n", processes) as running:
+        while not (tmp_path / "started").exists():
+            assert running.poll() is None, running.communicate()[0]
+            time.sleep(0.05)
+        family = psutil.Process(running.pid).children(recursive=True)
+        assert any("1234.5" in process.cmdline() for process in family)
+        stop(running.pid, number)
+        printed, _ = running.communicate(timeout=60)
     assert running.returncode == 130
     assert "stopped by you; 1 of 2 passed" in printed
     assert [one for one in family if one.is_running() and one.status() != psutil.STATUS_ZOMBIE] == []
+
+
+@pytest.mark.parametrize(
+    ("suite", "arguments", "status", "line"),
+    [
+        ("import os\ndef test(): os._exit(0)", (), 3, "the tests' process has ended without a result"),
+        ("def test(): assert False, 'why'", ("-x", "-n", "2"), 2, "FAILED test_it.py::test: AssertionError: why"),
+    ],
+)
+def test_a_session_has_the_status_of_its_tests(
+    tmp_path: Path, suite: str, arguments: tuple[str, ...], status: int, line: str
+) -> None:
+    with started(tmp_path, suite, *arguments) as running:
+        printed, _ = running.communicate(timeout=60)
+    assert running.returncode == status, printed
+    assert line in printed
+    assert "stopped by you" not in printed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -146,7 +147,7 @@ def run_code_step(image: ImageName, folder: Path) -> None:
     """Do in a folder with the copied code what the image's build does."""
     [step] = dockerfile(image).stages["code"].values("RUN")
     arguments = {**os.environ, "SOURCE_DATE_EPOCH": str(EPOCH), "VERSION": load_release().platform}
-    command = ["sh", "-c", step.replace("python3", sys.executable)]
+    command = ["sh", "-c", step.replace("python3", shlex.quote(sys.executable))]
     subprocess.run(command, cwd=folder, env=arguments, check=True, capture_output=True)
 
 
