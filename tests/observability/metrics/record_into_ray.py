@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import ray
+from prometheus_client.parser import text_string_to_metric_families
 
 from observability.metrics.ray import RayRecorder
 from tests.engines.ports import free_port
@@ -42,8 +43,13 @@ def main(folder: str, output: Path) -> None:
     time.sleep(3 * _PATIENCE_SECONDS)  # nothing can be awaited: everything stays as it is
     _await(url, lambda text: True, output / "later.txt")  # noqa: ARG005
     recorder.close()
-    _await(url, lambda text: _LAST_RECORDED not in text, output / "closed.txt")
+    _await(url, lambda text: not _has_gauges(text), output / "closed.txt")
     ray.shutdown()
+
+
+def _has_gauges(text: str) -> bool:
+    families = text_string_to_metric_families(text)
+    return any(one.type == "gauge" and one.samples for one in families if one.name.startswith("ray_rtp_"))
 
 
 def _await(url: str, holds: Callable[[str], bool], output: Path) -> None:
