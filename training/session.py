@@ -102,6 +102,8 @@ class Session:
         bundle = datasets.load_dataset(cache.cached(settings.data))
         if context.place.rank == 0:
             keep_files(bundle.files, context.task.run_directory / "data")
+            for note in bundle.notes:
+                context.report(note)
         context.phase("model")
         components = build_components(context, bundle)
         loop = self._build_loop(components)

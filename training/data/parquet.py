@@ -46,6 +46,7 @@ def load_parquet(settings: DataSettings, options: ParquetOptions) -> DataBundle:
     files = open_all(located.all)
     counts = _counts(files, [len(split) for split in located])
     targets = None if options.target is None else read_targets(files, options.target, train=len(located.train))
+    classes = None if targets is None else targets.classes
     strata = np.zeros(counts[0], dtype=np.int64) if targets is None else targets.strata[: counts[0]]
     train, validation, test = split_rows(counts, strata, settings.validation_fraction)
     source = _SOURCES[options.kind](files, options, targets)
@@ -53,7 +54,7 @@ def load_parquet(settings: DataSettings, options: ParquetOptions) -> DataBundle:
         "dataset": "parquet",
         **options.fingerprinted(),
         "files": [located.name(file) for file in located.all],
-        "classes": list(targets.classes) if targets else None,
+        "classes": list(classes.names) if classes else ([] if targets else None),
         "validation": None if located.validation else settings.validation_fraction,
     }
     footers = np.frombuffer(b"".join(file.sha256 for file in files), dtype=np.uint8)
@@ -74,7 +75,8 @@ def load_parquet(settings: DataSettings, options: ParquetOptions) -> DataBundle:
                 **{name: np.frombuffer(file, np.uint8) for name, file in vocabulary.items()},
             },
         ),
-        files={**vocabulary, **({} if targets is None else targets.files)},
+        files={**vocabulary, **({} if classes is None else classes.files)},
+        notes=() if classes is None else classes.notes,
     )
 
 

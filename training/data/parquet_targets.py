@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from training.data.classes import classes_file
+from training.data.classes import Classes, number_classes, unknown_classes
 from training.data.parquet_columns import column_type, is_list, is_number, is_text, list_length, numbers, refuse_nulls
 from training.data.parquet_files import ParquetFile
 from training.errors import DataError, SettingsError
@@ -23,30 +23,28 @@ class Targets:
     Attributes:
         values: int64 classes, shape (n,), or float32 values, shape (n, outputs).
         outputs: number of classes, or of values.
-        classes: names of the classes; empty if they are numbers, or the targets are values.
+        classes: None if the targets are values.
     """
 
     values: NDArray[np.int64] | NDArray[np.float32]
     outputs: int
-    classes: tuple[str, ...] = ()
+    classes: Classes | None = None
 
-    @property
-    def files(self) -> dict[str, bytes]:
-        """The names of the classes, see `DataBundle.files`; empty if the targets are values."""
-        return classes_file(self.classes, count=self.outputs) if self.values.dtype == np.int64 else {}
+    @classmethod
+    def of(cls, classes: Classes) -> Targets:
+        """Targets that are classes."""
+        return cls(values=classes.numbers, outputs=classes.count, classes=classes)
 
     @property
     def strata(self) -> NDArray[np.int64]:
         """The class of each row, for a stratified hold-out; 0 for values."""
-        is_class = self.values.dtype == np.int64
-        return self.values.astype(np.int64, copy=False) if is_class else np.zeros(len(self.values), dtype=np.int64)
+        return np.zeros(len(self.values), dtype=np.int64) if self.classes is None else self.classes.numbers
 
 
 def read_targets(files: Sequence[ParquetFile], name: str, *, train: int) -> Targets:
     """Reads the column of the targets.
 
-    Integers and booleans are classes, counted from 0. Strings are classes too, numbered in the order of the names in
-    the training split.
+    Integers, booleans and strings are classes (`training.data.classes.number_classes`).
 
     Args:
         files: the files of all splits.
@@ -55,13 +53,15 @@ def read_targets(files: Sequence[ParquetFile], name: str, *, train: int) -> Targ
 
     Raises:
         SettingsError: there is no such column, or its type is none of a target.
-        DataError: a target is null or negative, a class is not in the training split, or a file is damaged.
+        DataError: a target is null, a class is not in the training split, or a file is damaged.
     """
     kind = column_type(files, name, setting="target")
     if is_text(kind):
         return _named_classes([_strings(file, name) for file in files], name, train=train)
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
-        return _numbered_classes(_read_numbers(files, name, 0).astype(np.int64, copy=False), name)
+        labels = _read_numbers(files, name, 0).astype(np.int64, copy=False)
+        rows = sum(file.metadata.num_rows for file in files[:train])
+        return Targets.of(number_classes(labels, train=rows, what=f"column {name}"))
     if is_list(kind) or is_number(kind):
         length = list_length(files, name) if is_list(kind) else 0
         values = _read_numbers(files, name, length).astype(np.float32).reshape(-1, length or 1)
@@ -88,12 +88,6 @@ def _read_numbers(files: Sequence[ParquetFile], name: str, length: int) -> NDArr
     return np.concatenate(parts)
 
 
-def _numbered_classes(labels: NDArray[np.int64], name: str) -> Targets:
-    if len(labels) and labels.min() < 0:
-        raise DataError(f"column {name} has the class {labels.min()}", remedy="count the classes from 0")
-    return Targets(values=labels, outputs=int(labels.max(initial=0)) + 1)
-
-
 def _strings(file: ParquetFile, name: str) -> pa.ChunkedArray:
     column = _read(file, name)
     try:
@@ -112,9 +106,8 @@ def _named_classes(columns: Sequence[pa.ChunkedArray], name: str, *, train: int)
         found = pc.index_in(column, value_set=classes)
         if found.null_count:
             unknown = sorted(set(pc.unique(column).to_pylist()) - distinct)
-            raise DataError(
-                f"column {name} has classes that are not in the training split: {', '.join(unknown[:10])}",
-                remedy="correct them, or add samples of these classes to the training split",
-            )
+            raise unknown_classes(unknown, what=f"column {name}")
         labels.append(found.to_numpy().astype(np.int64))
-    return Targets(values=np.concatenate(labels), outputs=len(classes), classes=tuple(classes.to_pylist()))
+    return Targets.of(
+        Classes(numbers=np.concatenate(labels), count=len(classes), names=tuple(map(str, classes.to_pylist())))
+    )

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from training.data.files import IMAGE_SUFFIXES
 
-_FORMAT = 1
+_FORMAT = 2
 """Version of the index. One of another version is made anew."""
 
 _IMAGES = frozenset(suffix.removeprefix(".") for suffix in IMAGE_SUFFIXES)
@@ -40,7 +40,7 @@ class ShardIndex:
         keys: name of each sample, which is that of its members without what follows the first dot, shape (n,).
         offsets: where the bytes of its image begin, shape (n,).
         sizes: how many they are, shape (n,).
-        labels: its class: int64, or text if a class is not a number; shape (n,).
+        labels: its class: int64, or text if one is not a whole number in its plain form, as "01" is not; shape (n,).
     """
 
     keys: NDArray[np.bytes_]
@@ -147,7 +147,7 @@ def _label(content: bytes, name: str, field: str) -> int | str:
         ) from error
     if isinstance(value, bool) or not isinstance(value, int | str) or value == "":
         raise ShardError(f"the class in {name} is {value!r}, expected a number or a name")
-    return int(value) if re.fullmatch(r"-?[0-9]{1,18}", str(value)) else str(value)
+    return int(value) if re.fullmatch(r"0|-?[1-9][0-9]{0,17}", str(value)) else str(value)
 
 
 def _check_end(file: IO[bytes], end: int) -> None:

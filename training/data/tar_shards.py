@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from training.config.schema import DataSettings
+from training.data.classes import number_classes
 from training.data.fingerprint import fingerprint
 from training.data.holdout import split_rows
 from training.data.images import DRAWS, decode_images
@@ -141,7 +142,7 @@ def load_tar_shards(settings: DataSettings, options: TarShardsOptions) -> DataBu
     also serves as test split.
 
     Raises:
-        DataError: there are no shards, shards are damaged, or a class is negative or not in the training split.
+        DataError: there are no shards, shards are damaged, or a class is not in the training split.
     """
     located = locate_tar_shards(settings.folder)
     indexes = _read_indexes(located, options.target)
@@ -149,7 +150,12 @@ def load_tar_shards(settings: DataSettings, options: TarShardsOptions) -> DataBu
     ends = np.cumsum([len(shards) for shards in located])
     sizes = np.array([len(index.keys) for index in indexes])
     train_count, validation_count, test_count = (int(part.sum()) for part in np.split(sizes, ends[:2]))
-    labels, outputs, names = _classes(np.concatenate([index.labels for index in indexes]), train=train_count)
+    classes = number_classes(
+        np.concatenate([index.labels for index in indexes]),
+        train=train_count,
+        what=f"data.options.target={options.target}",
+    )
+    labels = classes.numbers
     train, validation, test = split_rows(
         (train_count, validation_count, test_count), labels[:train_count], settings.validation_fraction
     )
@@ -160,7 +166,7 @@ def load_tar_shards(settings: DataSettings, options: TarShardsOptions) -> DataBu
     held_out = TarShardSplit(samples, validation, labels, side=side)
     return DataBundle(
         name="tar_shards",
-        spec=SampleSpec(shape=(3, side, side), outputs=outputs),
+        spec=SampleSpec(shape=(3, side, side), outputs=classes.count),
         train=shuffled,
         validation=held_out,
         test=TarShardSplit(samples, test, labels, side=side) if located.test else held_out,
@@ -169,11 +175,13 @@ def load_tar_shards(settings: DataSettings, options: TarShardsOptions) -> DataBu
                 "dataset": "tar_shards",
                 **options.fingerprinted(),
                 "shards": [located.name(shard) for shard in located.all],
-                "classes": list(names),
+                "classes": list(classes.names),
                 "validation": None if located.validation else settings.validation_fraction,
             },
             {"indexes": np.frombuffer(b"".join(index.sha256() for index in indexes), dtype=np.uint8)},
         ),
+        files=classes.files,
+        notes=classes.notes,
     )
 
 
@@ -190,26 +198,3 @@ def _read_indexes(located: SplitFiles, target: str) -> list[ShardIndex]:
             remedy="write or copy these shards again, or set data.options.target to a member they have",
         )
     return indexes
-
-
-def _classes(
-    labels: NDArray[np.int64] | NDArray[np.str_], *, train: int
-) -> tuple[NDArray[np.int64], int, tuple[str, ...]]:
-    """The class of every sample, the number of classes, and their names if they have any.
-
-    Args:
-        labels: numbers or names, shape (n,).
-        train: how many, the first ones, are the training split's.
-    """
-    if labels.dtype == np.int64:
-        if labels.min(initial=0) < 0:
-            raise DataError(f"there is a class {labels.min()}", remedy="count the classes from 0")
-        return labels.astype(np.int64), int(labels.max(initial=0)) + 1, ()
-    names = np.unique(labels[:train])
-    unknown = np.setdiff1d(labels, names)
-    if len(unknown):
-        raise DataError(
-            f"classes are not in the training split: {', '.join(map(str, unknown[:10]))}",
-            remedy="correct them, or add samples of these classes to the training split",
-        )
-    return np.searchsorted(names, labels).astype(np.int64), len(names), tuple(map(str, names))

@@ -80,6 +80,7 @@ class DataBundle:
         files: content, by file name, of what inference needs beside the weights: `tokenizer.json`, a vocabulary of the library
             tokenizers, and `classes.json`, a list of names, make MLflow's model one of texts. They are kept in the folder of the run
             and in that of the exported model. The fingerprint covers what they depend on.
+        notes: what a user should know of how the files were read, a line each.
     """
 
     name: str
@@ -89,6 +90,7 @@ class DataBundle:
     test: Split
     fingerprint: str
     files: Mapping[str, bytes] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

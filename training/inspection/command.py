@@ -111,6 +111,8 @@ def _print_head(bundle: DataBundle) -> None:
     )
     print(f"input        {numbers}")
     print(f"output       {spec.output_shape}, one for each {'position' if spec.is_sequence else 'sample'}")
+    for note in bundle.notes:
+        print(f"note         {note}")
 
 
 def _print_contents(name: str, split: Split, contents: Contents, *, is_sampled: bool) -> None:

@@ -185,7 +185,7 @@ def test_samples_that_are_not_whole_are_refused(tmp_path: Path) -> None:
         ({"a.cls": b"1"}, "0.tar: no image (bmp, "),
         ({"a.png": image(1), "a.jpg": image(1), "a.cls": b"1"}, "sample a has two images"),
         ({"a.png": image(1), "a.cls": b""}, "the class in a.cls is '', expected a number or a name"),
-        ({"a.png": image(1), "a.cls": b"-1"}, "there is a class -1"),
+        ({"a.png": image(1), "a.cls": b"-1"}, "has the class -1"),
     ]
     for number, (content, said) in enumerate(cases):
         write(tmp_path / str(number) / "0.tar", {**members(range(20)), **content})
@@ -197,7 +197,15 @@ def test_samples_that_are_not_whole_are_refused(tmp_path: Path) -> None:
 def test_a_class_that_training_lacks_is_refused(tmp_path: Path) -> None:
     for split, name in (("train", b"cat"), ("val", b"dog")):
         write(tmp_path / split / "0.tar", members(range(4), target=lambda _, name=name: {"cls": name}))  # type: ignore[misc]
-    assert "classes are not in the training split: dog" in refusal(tmp_path)
+    assert "has classes that are not in the training split: dog" in refusal(tmp_path)
+
+
+def test_codes_with_leading_zeros_are_classes_of_their_own(tmp_path: Path) -> None:
+    codes = (b"01", b"1", b"010", b"10")
+    write(tmp_path / "0.tar", members(range(40), target=lambda number: {"cls": codes[number % 4]}))
+    bundle = load(tmp_path)
+    assert bundle.spec.outputs == 4
+    assert json.loads(bundle.files["classes.json"]) == ["01", "010", "1", "10"]
 
 
 def test_a_damaged_image_is_named_with_its_shard(tmp_path: Path) -> None:
