@@ -27,6 +27,9 @@ _GRACE_SECONDS = 4.0
 _STOPS = {one for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) != signal.SIG_IGN}
 """Not those that whoever started this has taken away, as `nohup` does."""
 
+_END_SECONDS = 2.0
+"""For what ends by itself after the tests, as multiprocessing's fork servers do."""
+
 _POLL_SECONDS = 0.2
 _INTERRUPTED = 130
 _NO_RESULT = 3
@@ -83,6 +86,7 @@ def run(arguments: Sequence[str]) -> int:
             _kill()
         status = dict(_reaped()).get(suite.pid)
     if deadline is None:
+        psutil.wait_procs(_left(), timeout=_END_SECONDS)
         for process in _left():
             print(f"left running by the tests, and ended now: {_words(process)}", file=sys.stderr)
     while _left():

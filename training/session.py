@@ -23,6 +23,7 @@ from training.export import export_model, keep_files
 from training.flight_recorder import FlightRecorder
 from training.launch.task import Outcome, RankPlace, RankTask
 from training.loop import Loop
+from training.objectives.registry import targets_of
 from training.process_group import process_group
 from training.rank.callbacks import build_callbacks
 from training.rank.components import Components, build_components
@@ -99,7 +100,7 @@ class Session:
         context, settings = self._context, self._context.settings
         self._configure_process()
         context.phase("data")
-        bundle = datasets.load_dataset(cache.cached(settings.data))
+        bundle = datasets.load_dataset(cache.cached(settings.data), targets=targets_of(settings.objective))
         if context.place.rank == 0:
             keep_files(bundle.files, context.task.run_directory / "data")
             for note in bundle.notes:

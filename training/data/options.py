@@ -13,6 +13,9 @@ from training.config.values import OptionValue
 SMALLEST_VOCABULARY = 257
 """Tokens of byte-pair encoding before anything is learned: the 256 bytes, and the separator of texts."""
 
+TargetKind = Literal["classes", "values"]
+"""What the targets of a dataset are."""
+
 
 class DigitsOptions(Section):
     """Options of `digits`."""
@@ -135,7 +138,10 @@ class ShuffleOptions(Section):
 
     def fingerprinted(self) -> dict[str, OptionValue]:
         """The options that determine the samples or their order; `random` is left out, as before there was another order."""
-        left_out = {"cache_mib"} if self.shuffle == "windowed" else {"cache_mib", "shuffle", "window"}
+        # What the targets are is in their own hash, too.
+        left_out = (
+            {"cache_mib", "targets"} if self.shuffle == "windowed" else {"cache_mib", "targets", "shuffle", "window"}
+        )
         return self.model_dump(exclude=left_out)
 
 
@@ -150,8 +156,12 @@ class ParquetOptions(ShuffleOptions):
     )
     target: str | None = Field(
         None,
-        description="Column of the target: integers or strings are classes, floats are values, lists of floats are several values. "
-        "null, with tokens only, is the token that follows each.",
+        description="Column of the target. null, with tokens only, is the token that follows each.",
+    )
+    targets: TargetKind | None = Field(
+        None,
+        description="What the targets are. null: what the objective needs; for an objective of your own, integers and strings are classes, "
+        "and floats and lists of them are values.",
     )
     vocabulary: PositiveInt | None = Field(None, description="Number of different tokens (kind=tokens).")
     image_size: Annotated[int, Field(ge=8)] = Field(

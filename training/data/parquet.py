@@ -45,7 +45,11 @@ def load_parquet(settings: DataSettings, options: ParquetOptions) -> DataBundle:
     located = locate_parquet(settings.folder)
     files = open_all(located.all)
     counts = _counts(files, [len(split) for split in located])
-    targets = None if options.target is None else read_targets(files, options.target, train=len(located.train))
+    targets = (
+        None
+        if options.target is None
+        else read_targets(files, options.target, train=len(located.train), kind=options.targets)
+    )
     classes = None if targets is None else targets.classes
     strata = np.zeros(counts[0], dtype=np.int64) if targets is None else targets.strata[: counts[0]]
     train, validation, test = split_rows(counts, strata, settings.validation_fraction)

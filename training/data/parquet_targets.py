@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from training.data.classes import Classes, number_classes, unknown_classes
+from training.data.options import TargetKind
 from training.data.parquet_columns import column_type, is_list, is_number, is_text, list_length, numbers, refuse_nulls
 from training.data.parquet_files import ParquetFile
 from training.errors import DataError, SettingsError
@@ -41,35 +42,54 @@ class Targets:
         return np.zeros(len(self.values), dtype=np.int64) if self.classes is None else self.classes.numbers
 
 
-def read_targets(files: Sequence[ParquetFile], name: str, *, train: int) -> Targets:
+def read_targets(files: Sequence[ParquetFile], name: str, *, train: int, kind: TargetKind | None = None) -> Targets:
     """Reads the column of the targets.
 
-    Integers, booleans and strings are classes (`training.data.classes.number_classes`).
+    Classes are integers, booleans, strings, or floats that are whole numbers (`training.data.classes.number_classes`); values are
+    numbers, or lists of them.
 
     Args:
         files: the files of all splits.
         name: the column.
         train: number of files, the first ones, that are the training split's.
+        kind: what the targets are; None: floats and lists are values, and everything else is a class.
 
     Raises:
         SettingsError: there is no such column, or its type is none of a target.
         DataError: a target is null, a class is not in the training split, or a file is damaged.
     """
-    kind = column_type(files, name, setting="target")
-    if is_text(kind):
+    found = column_type(files, name, setting="target")
+    is_whole = pa.types.is_integer(found) or pa.types.is_boolean(found)
+    wanted = kind or ("classes" if is_whole or is_text(found) else "values")
+    if wanted == "classes" and is_text(found):
         return _named_classes([_strings(file, name) for file in files], name, train=train)
-    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
-        labels = _read_numbers(files, name, 0).astype(np.int64, copy=False)
+    if wanted == "classes" and (is_whole or is_number(found)):
+        labels = _whole(_read_numbers(files, name, 0), name)
         rows = sum(file.metadata.num_rows for file in files[:train])
         return Targets.of(number_classes(labels, train=rows, what=f"column {name}"))
-    if is_list(kind) or is_number(kind):
-        length = list_length(files, name) if is_list(kind) else 0
+    if wanted == "values" and (is_whole or is_number(found) or is_list(found)):
+        length = list_length(files, name) if is_list(found) else 0
         values = _read_numbers(files, name, length).astype(np.float32).reshape(-1, length or 1)
         return Targets(values=values, outputs=values.shape[1])
     raise SettingsError(
-        f"data.options.target={name} has the type {kind}",
-        remedy="choose a column of integers, strings, floats, or lists of floats",
+        f"data.options.target={name} has the type {found}, which are no {wanted}",
+        remedy={
+            "classes": "choose a column of integers or strings, or an objective of values, such as objective.name=regression",
+            "values": "choose a column of numbers, or of lists of them, or objective.name=classification",
+        }[wanted],
     )
+
+
+def _whole(labels: NDArray[np.generic], name: str) -> NDArray[np.int64]:
+    """Numbers of classes, which pandas writes as floats where a column once had gaps."""
+    with np.errstate(invalid="ignore"):  # NaN is found below
+        whole = labels.astype(np.int64)
+    if (parts := np.flatnonzero(whole != labels)).size:
+        raise DataError(
+            f"column {name} has the value {labels[parts[0]]}, which is no class",
+            remedy="write classes as integers or strings, or choose an objective of values, such as objective.name=regression",
+        )
+    return whole
 
 
 def _read(file: ParquetFile, name: str) -> pa.ChunkedArray:

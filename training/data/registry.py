@@ -18,6 +18,7 @@ from training.data.options import (
     ParquetOptions,
     SyntheticOptions,
     SyntheticTextOptions,
+    TargetKind,
     TarShardsOptions,
     TextOptions,
 )
@@ -131,8 +132,12 @@ def check_files(settings: DataSettings) -> None:
         locate_files(settings.folder)
 
 
-def load_dataset(settings: DataSettings) -> DataBundle:
+def load_dataset(settings: DataSettings, *, targets: TargetKind | None = None) -> DataBundle:
     """Loads the dataset.
+
+    Args:
+        settings: of the dataset.
+        targets: what the objective needs; decides for a dataset whose targets may be either, if its options do not.
 
     A factory of your own is called as factory(settings, **settings.options) and must return a `DataBundle`. It does not
     get the run's seed: samples and splits must not depend on it.
@@ -143,8 +148,11 @@ def load_dataset(settings: DataSettings) -> DataBundle:
         DataError: a file is missing, truncated, in an unexpected format or cannot be read.
     """
     validate(settings)
+    options = settings.options
+    if targets is not None and settings.dataset == "parquet" and options.get("target") is not None:
+        options = {"targets": targets, **options}
     with _reading(settings):
-        bundle = cast("DataBundle", DATASETS.build(settings.dataset, settings, settings.options))
+        bundle = cast("DataBundle", DATASETS.build(settings.dataset, settings, options))
     for split in ("train", "validation", "test"):
         if len(getattr(bundle, split)) == 0:
             raise SettingsError(

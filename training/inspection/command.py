@@ -18,6 +18,7 @@ from training.errors import DataError, ExitStatus, SettingsError
 from training.inspection import sheet
 from training.inspection.rates import loader_processes, reading_rate, training_rate
 from training.inspection.scan import Contents, scan
+from training.objectives.registry import targets_of
 from training.options.training import DataOptions
 
 _SHEETS = Path(".local/data")
@@ -41,7 +42,7 @@ def inspect(settings: TrainingSettings, options: DataOptions) -> ExitStatus:
     if settings.data.cache is not None:
         cache.fill(settings.data, is_restart=False, report=_say)
     _say(f"loading {settings.data.dataset}")
-    bundle = load_dataset(cache.cached(settings.data))
+    bundle = load_dataset(cache.cached(settings.data), targets=targets_of(settings.objective))
     _print_head(bundle)
     contents = _read(bundle, options.samples)
     if contents["train"].samples:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from observability.objective_metrics import Metric
 from training.config.schema import CheckpointSettings, ObjectiveSettings
+from training.data.options import TargetKind
 from training.errors import SettingsError
 from training.factories import FactorySpec, Registry, is_import_path, suggest
 from training.objectives import metrics
@@ -32,10 +33,12 @@ class ObjectiveSpec(FactorySpec):
     Attributes:
         metrics: what it reports.
         ranked_by: name of the metric that ranks its checkpoints.
+        targets: what it is computed from; None: tokens.
     """
 
     metrics: tuple[Metric, ...]
     ranked_by: str = "loss"
+    targets: TargetKind | None = None
 
 
 OBJECTIVES = Registry(
@@ -50,6 +53,7 @@ OBJECTIVES = Registry(
             options=ClassificationOptions,
             metrics=metrics.CLASSIFICATION,
             ranked_by="accuracy",
+            targets="classes",
         ),
         ObjectiveSpec(
             name="language_modelling",
@@ -64,15 +68,22 @@ OBJECTIVES = Registry(
             options=MultiLabelOptions,
             metrics=metrics.MULTI_LABEL,
             ranked_by="f1",
+            targets="values",
         ),
         ObjectiveSpec(
             name="regression",
             factory="training.objectives.regression:regression",
             options=RegressionOptions,
             metrics=metrics.REGRESSION,
+            targets="values",
         ),
     ),
 )
+
+
+def targets_of(settings: ObjectiveSettings) -> TargetKind | None:
+    """What the targets of the objective are; None for tokens, and for an objective of your own."""
+    return None if is_import_path(settings.name) else OBJECTIVES.find(settings.name).targets
 
 
 def validate(settings: ObjectiveSettings, checkpoint: CheckpointSettings) -> None:

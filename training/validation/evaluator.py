@@ -30,7 +30,7 @@ from training.evaluate import EvaluationResult, evaluate
 from training.exhausted_memory import explained_in_evaluation
 from training.identity import identity_of
 from training.launch.task import RankTask
-from training.objectives.registry import build_objective
+from training.objectives.registry import build_objective, targets_of
 from training.precision import Precision
 from training.run_model import build_run_model
 from training.seeding import configure_threads, seed_everything
@@ -53,7 +53,7 @@ class Evaluator:
         settings = task.settings
         configure_threads(settings.scale.cpus_per_worker)
         seed_everything(settings.run.seed, deterministic=settings.run.deterministic)
-        bundle = datasets.load_dataset(cache.cached(settings.data))
+        bundle = datasets.load_dataset(cache.cached(settings.data), targets=targets_of(settings.objective))
         module = build_run_model(settings, bundle.spec, device, report=logger.info)
         average = None if settings.ema.decay is None else WeightAverage(module, decay=settings.ema.decay)
         self._states = StateRegistry(model=ModelState(module))

@@ -19,6 +19,7 @@ from PIL import Image
 from tests.training.runs import losses_of, run_alone, small_settings
 from training.config.schema import DataSettings, OptionValue
 from training.data.loader import TrainLoader
+from training.data.options import TargetKind
 from training.data.order import BatchPlan
 from training.data.parquet_files import ParquetFile, RowGroups
 from training.data.registry import check_files, load_dataset, validate
@@ -202,6 +203,33 @@ def test_the_kept_row_groups_stay_within_the_limit(tmp_path: Path) -> None:
 
 def _with_null(values: list[Any]) -> pa.Array:
     return pa.array([*values[:-1], None])
+
+
+@pytest.mark.parametrize(
+    ("label", "wanted", "expected"),
+    [
+        ([3, 1] * 10, "values", torch.tensor([[3.0], [1.0]])),
+        ([True, False] * 10, "values", torch.tensor([[1.0], [0.0]])),
+        ([1.0, 0.0] * 10, "classes", torch.tensor([1, 0])),
+        ([1.5, 0.0] * 10, "classes", "column label has the value 1.5, which is no class"),
+        ([float("nan"), 0.0] * 10, "classes", "column label has the value nan, which is no class"),
+        (["a", "b"] * 10, "values", "target=label has the type string, which are no values"),
+        ([[1.0], [2.0]] * 10, "classes", r"target=label has the type list<.*>, which are no classes"),
+    ],
+)
+def test_the_objective_says_what_the_targets_are(
+    tmp_path: Path, label: list[Any], wanted: TargetKind, expected: torch.Tensor | str
+) -> None:
+    write(tmp_path / "0.parquet", {"a": np.arange(20.0), "label": label})
+    settings = DataSettings(dataset="parquet", path=tmp_path, options={"inputs": ["a"], "target": "label"})
+    if isinstance(expected, str):
+        with pytest.raises((DataError, SettingsError), match=expected):
+            load_dataset(settings, targets=wanted)
+        return
+    bundle = load_dataset(settings, targets=wanted)
+    inputs, targets = bundle.train.read(np.arange(len(bundle.train)))
+    first = [int(np.flatnonzero(inputs.squeeze(1).numpy().astype(int) % 2 == parity)[0]) for parity in (0, 1)]
+    assert torch.equal(targets[first], expected)
 
 
 def test_columns_that_do_not_fit_are_refused_with_what_there_is(tmp_path: Path) -> None:
