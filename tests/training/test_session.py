@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from observability.history import RunHistory, part_seconds
@@ -161,6 +163,17 @@ def test_the_model_is_evaluated_every_evaluate_every_epochs_and_at_the_end(tmp_p
     run_alone(small_settings(loop={"epochs": 5, "evaluate_every": 2}), tmp_path)
     evaluated = [(event.split, event.epoch) for event in select(read_all(tmp_path), Evaluated)]
     assert evaluated == [("validation", 2), ("validation", 4), ("validation", 5), ("test", 5)]
+
+
+def test_final_weights_are_evaluated_once_where_one_split_serves_twice(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    pq.write_table(pa.table({"a": [0.0, 1.0] * 20, "label": [0, 1] * 20}), tmp_path / "data" / "0.parquet")
+    options = {"inputs": ["a"], "target": "label"}
+    data = {"dataset": "parquet", "path": str(tmp_path / "data"), "options": options, "augment": False}
+    run_alone(small_settings(data=data, model={"name": "mlp"}, loop={"epochs": 2}), tmp_path / "run")
+    first, last, test = select(read_all(tmp_path / "run"), Evaluated)
+    assert [first.split, last.split, test.split] == ["validation", "validation", "test"]
+    assert (test.seconds, test.metrics, test.step) == (last.seconds, last.metrics, last.step)
 
 
 @pytest.mark.parametrize("objective", ["classification", "tests.training.objectives.own:SureAccuracy"])

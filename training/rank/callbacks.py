@@ -110,7 +110,7 @@ def _evaluation(
     inline = Evaluation(
         score,
         validation=loaders.evaluation(bundle.validation),
-        test=loaders.evaluation(bundle.test),
+        test=None if bundle.test is bundle.validation else loaders.evaluation(bundle.test),
         every_epochs=settings.loop.evaluate_every,
     )
     if settings.loop.validation == "inline":
