@@ -25,7 +25,7 @@ def column_type(files: Sequence[ParquetFile], name: str, *, setting: str) -> pa.
         setting: the option that names it, for errors.
 
     Raises:
-        SettingsError: a file has no such column.
+        SettingsError: a file has no such column, or several.
         DataError: its type differs between files, or it has nulls.
     """
     types: dict[pa.DataType, ParquetFile] = {}
@@ -34,6 +34,11 @@ def column_type(files: Sequence[ParquetFile], name: str, *, setting: str) -> pa.
             raise SettingsError(
                 f"data.options.{setting}: {file.path} has no column {name}",
                 remedy=f"its columns are {_listed(file.schema)}",
+            )
+        if (number := file.schema.names.count(name)) > 1:
+            raise SettingsError(
+                f"data.options.{setting}: {file.path} has {number} columns of the name {name}",
+                remedy="write the file with a name for each column",
             )
         types.setdefault(file.schema.field(name).type, file)
         _refuse_counted_nulls(file, name)
@@ -44,8 +49,9 @@ def column_type(files: Sequence[ParquetFile], name: str, *, setting: str) -> pa.
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Whether a type holds one number: an integer, a float or a boolean."""
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+    """Whether a type holds one number: an integer, a float, a decimal or a boolean, also as an entry of a dictionary."""
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean)
+    return any(test(_plain(kind)) for test in tests)
 
 
 def is_list(kind: pa.DataType) -> bool:
@@ -56,15 +62,21 @@ def is_list(kind: pa.DataType) -> bool:
 
 def is_text(kind: pa.DataType) -> bool:
     """Whether a type holds one string, also as an entry of a dictionary."""
-    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return bool(pa.types.is_string(plain) or pa.types.is_large_string(plain))
+    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return any(test(_plain(kind)) for test in tests)
 
 
 def is_encoded(kind: pa.DataType) -> bool:
     """Whether a type holds the bytes of a file, also as the field `bytes` of a struct, as Hugging Face's datasets write images."""
     if pa.types.is_struct(kind):
         return kind.get_field_index("bytes") >= 0 and is_encoded(kind.field("bytes").type)
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+    tests = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
+    return any(test(_plain(kind)) for test in tests)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """The type of the entries of a dictionary, or the type itself."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def list_length(files: Sequence[ParquetFile], name: str) -> int:
@@ -97,14 +109,20 @@ def numbers(column: pa.ChunkedArray, name: str, *, length: int) -> NDArray[np.ge
     """
     refuse_nulls(column, name)
     if not length:
-        return np.asarray(column.to_numpy())
+        return np.asarray(_decoded(column).to_numpy())
     lengths = pc.list_value_length(column).to_numpy()
     if len(lengths) and (lengths.min() != length or lengths.max() != length):
         row = int(np.flatnonzero(lengths != length)[0])
         raise ValueError(f"the list of column {name} in row {row} has {lengths[row]} values, expected {length}")
     flat = pc.list_flatten(column)
     refuse_nulls(flat, name)
-    return np.asarray(flat.to_numpy()).reshape(-1, length)
+    return np.asarray(_decoded(flat).to_numpy()).reshape(-1, length)
+
+
+def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column of numbers without dictionaries and decimals, which NumPy has as objects."""
+    plain = _plain(column.type)
+    return column.cast(pa.float64() if pa.types.is_decimal(plain) else plain)
 
 
 def encoded(column: pa.ChunkedArray, name: str) -> pa.Array:
@@ -141,9 +159,15 @@ def _refuse_counted_nulls(file: ParquetFile, name: str) -> None:
 
 
 def _leaves(file: ParquetFile, name: str) -> list[int]:
-    """The numbers of the physical columns that hold a column; a list or a struct has its own below its name."""
-    paths = [file.metadata.schema.column(index).path for index in range(file.metadata.num_columns)]
-    return [index for index, path in enumerate(paths) if path == name or path.startswith(f"{name}.")]
+    """The numbers of the physical columns that hold a column; by their place, as a name may have dots, too."""
+    place = file.schema.names.index(name)
+    first = sum(_leaf_count(field.type) for field in list(file.schema)[:place])
+    return list(range(first, first + _leaf_count(file.schema.field(place).type)))
+
+
+def _leaf_count(kind: pa.DataType) -> int:
+    stored = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+    return sum(_leaf_count(stored.field(number).type) for number in range(stored.num_fields)) or 1
 
 
 def _listed(schema: pa.Schema) -> str:

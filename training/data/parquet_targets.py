@@ -59,7 +59,8 @@ def read_targets(files: Sequence[ParquetFile], name: str, *, train: int, kind: T
         DataError: a target is null, a class is not in the training split, or a file is damaged.
     """
     found = column_type(files, name, setting="target")
-    is_whole = pa.types.is_integer(found) or pa.types.is_boolean(found)
+    plain = found.value_type if pa.types.is_dictionary(found) else found
+    is_whole = pa.types.is_integer(plain) or pa.types.is_boolean(plain)
     wanted = kind or ("classes" if is_whole or is_text(found) else "values")
     if wanted == "classes" and is_text(found):
         return _named_classes([_strings(file, name) for file in files], name, train=train)

@@ -10,9 +10,11 @@ import hashlib
 import io
 import json
 import os
+import posixpath
 import re
 import secrets
 import tarfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -108,21 +110,22 @@ class _Sample:
 def _scan(shard: Path, target: str) -> ShardIndex:
     member, _, field = target.partition(":")
     samples: dict[str, _Sample] = {}
+    places: dict[str, tuple[int, int]] = {}
     try:
         with shard.open("rb") as file, tarfile.open(fileobj=file, mode="r:") as archive:
             for entry in archive:
-                if not entry.isreg():
-                    continue
                 key, suffix = _key(entry.name)
-                sample = samples.setdefault(key, _Sample())
-                if suffix in _IMAGES:
-                    if sample.image is not None:
-                        raise ShardError(f"sample {key} has two images")
-                    sample.image = entry.offset_data, entry.size
-                elif suffix == member:
-                    content = archive.extractfile(entry)
-                    assert content is not None, "a regular file"
-                    sample.label = _label(content.read(), entry.name, field)
+                place = _place(entry, places) if key else None
+                if place is not None:
+                    places[posixpath.normpath(entry.name)] = place
+                    sample = samples.setdefault(key, _Sample())
+                    if suffix in _IMAGES:
+                        if sample.image is not None:
+                            raise ShardError(f"sample {key} has two images")
+                        sample.image = place
+                    elif suffix == member:
+                        file.seek(place[0])
+                        sample.label = _label(file.read(place[1]), entry.name, field)
                 archive.members = []  # type: ignore[attr-defined] # else it holds every header; not in typeshed
             _check_end(file, archive.offset)
     except tarfile.TarError as error:
@@ -130,11 +133,33 @@ def _scan(shard: Path, target: str) -> ShardIndex:
     return _index(samples, member)
 
 
+def _place(entry: tarfile.TarInfo, places: Mapping[str, tuple[int, int]]) -> tuple[int, int] | None:
+    """Offset and size of the bytes of a member, of a link those of its target before it; None for a folder or a device.
+
+    Raises:
+        ShardError: the bytes are not in one piece, or a link leads to nothing before it.
+    """
+    if entry.issparse():
+        raise ShardError(f"{entry.name} is stored with holes: write it without --sparse")
+    if entry.isreg():
+        return entry.offset_data, entry.size
+    if not (entry.islnk() or entry.issym()):
+        return None
+    folder = posixpath.dirname(entry.name) if entry.issym() else ""
+    target = posixpath.normpath(posixpath.join(folder, entry.linkname))
+    if target not in places:
+        raise ShardError(f"{entry.name} is a link to {entry.linkname}, which is no file before it in the shard")
+    return places[target]
+
+
 def _key(name: str) -> tuple[str, str]:
-    """The sample's name and the member's, in lower case: WebDataset parts them at the first dot after the last slash."""
+    """The sample's name and the member's, in lower case: WebDataset parts them at the first dot after the last slash.
+
+    Empty for what is no part of a sample: a name without a dot, such as README, or that begins with one, as the files that macOS adds.
+    """
     folder, slash, base = name.rpartition("/")
     stem, _, suffix = base.partition(".")
-    return f"{folder}{slash}{stem}", suffix.lower()
+    return (f"{folder}{slash}{stem}", suffix.lower()) if stem and suffix else ("", "")
 
 
 def _label(content: bytes, name: str, field: str) -> int | str:

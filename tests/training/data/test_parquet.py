@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,25 @@ def test_the_type_of_the_target_says_what_it_is(tmp_path: Path) -> None:
         _, targets = bundle.train.read(np.arange(20))
         assert bundle.spec.outputs == outputs, name
         assert torch.equal(targets, expected), name
+
+
+def test_columns_of_any_name_and_of_every_type_of_numbers_are_read(tmp_path: Path) -> None:
+    whole = list(range(20))
+    columns = {
+        "user": whole,
+        "user.id": pa.array([Decimal(one) for one in whole], pa.decimal128(9, 2)),
+        "user.id.x": pa.array(whole).dictionary_encode(),
+        "a b": pa.array(whole, pa.uint64()),
+        "half": pa.array(np.arange(20, dtype=np.float16)),
+        "label": pa.array(["x", "y"] * 10).dictionary_encode(),
+    }
+    write(tmp_path / "0.parquet", columns)
+    names = [name for name in columns if name != "label"]
+    inputs, targets = load(tmp_path, inputs=names, target="label").train.read(np.arange(18))
+    assert all(torch.equal(inputs[:, 0], inputs[:, column]) for column in range(len(names)))
+    assert torch.equal(inputs[:, 0] % 2, targets.float())
+    pq.write_table(pa.table([whole, whole, whole], names=["a", "a", "label"]), tmp_path / "0.parquet")
+    assert "has 2 columns of the name a" in refusal(tmp_path, inputs=["a"], target="label")
 
 
 def test_one_column_of_lists_is_the_features(tmp_path: Path) -> None:

@@ -98,6 +98,22 @@ def test_members_of_every_tar_format_are_found(tmp_path: Path) -> None:
         assert len(bundle.train) + len(bundle.validation) == 20
 
 
+def test_links_are_their_targets_and_files_of_no_sample_are_left_out(tmp_path: Path) -> None:
+    """A README, the files that macOS's tar adds, and what `ln` and `ln -s` made."""
+    shard = write(tmp_path / "d" / "0.tar", {"README": b"hello", "./part/._000.png": b"\0", **members(range(20))})
+    with tarfile.open(shard, "a") as archive:
+        for number, kind, linked in ((20, tarfile.LNKTYPE, "part/006.{}"), (21, tarfile.SYMTYPE, "./007.{}")):
+            for suffix in ("png", "cls"):
+                entry = tarfile.TarInfo(f"part/{number:03}.{suffix}")
+                entry.type, entry.linkname = kind, linked.format(suffix)
+                archive.addfile(entry)
+    bundle = load(tmp_path / "d")
+    read = [split.read(np.arange(len(split))) for split in (bundle.train, bundle.validation)]
+    numbers = [number for inputs, _ in read for number in brightness(inputs)]
+    assert sorted(numbers) == sorted([*range(20), 6, 7])
+    assert [number % 2 for number in numbers] == [int(one) for _, targets in read for one in targets]
+
+
 def test_the_class_is_where_the_target_says(tmp_path: Path) -> None:
     def of_json(field: object) -> Members:
         return {"json": json.dumps({"label": field, "other": "x"}).encode()}
@@ -192,6 +208,15 @@ def test_samples_that_are_not_whole_are_refused(tmp_path: Path) -> None:
         assert said in refusal(tmp_path / str(number))
     write(tmp_path / "0.tar", members(range(4), target=lambda _: {"json": b'{"caption": "x"}'}))
     assert "part/000.json has no field label of a JSON object" in refusal(tmp_path, target="json:label")
+
+
+def test_a_link_that_leads_nowhere_is_refused_by_name(tmp_path: Path) -> None:
+    shard = write(tmp_path / "0.tar", members(range(20)))
+    with tarfile.open(shard, "a") as archive:
+        entry = tarfile.TarInfo("part/020.png")
+        entry.type, entry.linkname = tarfile.SYMTYPE, "../elsewhere/1.png"
+        archive.addfile(entry)
+    assert "part/020.png is a link to ../elsewhere/1.png, which is no file before it" in refusal(tmp_path)
 
 
 def test_a_class_that_training_lacks_is_refused(tmp_path: Path) -> None:
