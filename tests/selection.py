@@ -205,12 +205,10 @@ def _plan(config: pytest.Config, items: list[pytest.Item], *, left_out: int) -> 
     for (file, part), count in counts.items():
         number, measured = costs.get(file, {}).get(part, (0, 0.0))
         seconds += measured * count / number if number else 0.0
-    unread = [
-        costs.get(str(file.relative_to(ROOT)), {})
-        for file in config.stash.get(_UNREAD, set())
-        if file.is_relative_to(ROOT)
-    ]
-    if not (config.option.keyword or config.option.markexpr):  # how many of them these leave is not known
-        left_out += sum(int(number) for parts in unread for number, _ in parts.values())
+    if not (config.option.keyword or config.option.markexpr):  # how many of the unread ones these leave is not known
+        roots = [config.invocation_params.dir / argument.split("::")[0] for argument in config.args]
+        for path in config.stash.get(_UNREAD, set()):
+            if path.is_relative_to(ROOT) and any(path.is_relative_to(root) for root in roots):
+                left_out += sum(int(number) for number, _ in costs.get(str(path.relative_to(ROOT)), {}).values())
     is_asked = config.args_source is pytest.Config.ArgsSource.ARGS
     return Plan(len(items), left_out, seconds, " ".join(config.args) if is_asked else "")

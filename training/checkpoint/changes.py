@@ -49,6 +49,7 @@ KEPT: Mapping[str, str] = {
     "run.seed": "it is part of the run's identity: it fixes the order of the samples",
     "model.name": "it is part of the run's identity",
     "model.options": "the tensors of the checkpoint have the model's shapes",
+    "model.output": "it is what the weights were trained for",
     "data.dataset": "the dataset's fingerprint is part of the run's identity",
     "data.path": "the dataset's fingerprint is part of the run's identity",
     "data.cache": "it is a copy of data.path",

@@ -45,6 +45,11 @@ class ModelSettings(Section):
 
     name: str = Field("simple_cnn", description="Built-in model, or `package.module:factory` of your own.")
     options: dict[str, OptionValue] = Field(default_factory=dict, description="Options of the model, by name.")
+    output: str | int | None = Field(
+        None,
+        description="Which output of a model of your own the objective gets, if it returns a mapping or a tuple: its key or index. null: "
+        "`logits`, or else the first tensor.",
+    )
 
 
 class ObjectiveSettings(Section):

@@ -14,7 +14,7 @@ from training.data.mixup import MixedSplit
 from training.data.types import SampleSpec, Split
 from training.errors import SettingsError
 from training.objectives.metrics import CLASSIFICATION
-from training.objectives.objective import Objective, check_shape, check_type
+from training.objectives.objective import Objective, check_range, check_shape, check_type
 from training.objectives.options import ClassificationOptions
 
 
@@ -52,9 +52,9 @@ class Classification(Objective):
         return {"loss": means["loss"], "accuracy": means["correct"]}
 
     def check_targets(self, targets: Tensor, spec: SampleSpec) -> None:
-        """Classes are int64."""
-        del spec
+        """Classes are int64, below the number of outputs."""
         check_type("classification", targets, dtype=torch.int64, shape=())
+        check_range(targets, spec.outputs, what="the class")
 
     def training_split(self, split: Split) -> Split:
         """Mixed by `mixup`."""

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from observability.objective_metrics import Metric
 from training.data.types import SampleSpec
 from training.objectives.metrics import LANGUAGE_MODELLING
-from training.objectives.objective import Objective, check_shape, check_type
+from training.objectives.objective import Objective, check_range, check_shape, check_type
 from training.objectives.options import LanguageModellingOptions
 
 IGNORED = -100
@@ -57,6 +57,7 @@ class LanguageModelling(Objective):
     def check_targets(self, targets: Tensor, spec: SampleSpec) -> None:
         """One token for each position of the input."""
         check_type("language_modelling", targets, dtype=torch.int64, shape=spec.shape)
+        check_range(targets, spec.outputs, what="the token", ignored=IGNORED)
 
     def for_evaluation(self) -> Objective:
         """Without label smoothing."""

@@ -58,7 +58,7 @@ class Objective(ABC):
         """Refuse a dataset that the objective cannot be computed on, before the run starts.
 
         Args:
-            targets: of one sample of the training split, shape (1, ...).
+            targets: of the first samples of a split, shape (n, ...).
             spec: the dataset's samples.
 
         Raises:
@@ -132,10 +132,10 @@ def check_shape(objective: str, outputs: Tensor, expected: tuple[int, ...]) -> N
 
 
 def check_type(objective: str, targets: Tensor, *, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
-    """Check the targets of one sample.
+    """Check the targets of samples.
 
     Raises:
-        SettingsError: they have another dtype, or another shape than (1, *shape).
+        SettingsError: they have another dtype, or another shape than (n, *shape), or one is no number.
     """
     if targets.dtype != dtype or tuple(targets.shape[1:]) != shape:
         raise SettingsError(
@@ -143,3 +143,31 @@ def check_type(objective: str, targets: Tensor, *, dtype: torch.dtype, shape: tu
             f"of {targets.dtype} and shape {tuple(targets.shape[1:])}",
             remedy="choose another data.dataset or another objective.name",
         )
+    if targets.is_floating_point() and (bad := _first(~targets.isfinite())) is not None:
+        raise SettingsError(
+            f"objective.name={objective} needs numbers; sample {bad} has the target {targets[bad].tolist()}",
+            remedy="leave samples without a target out, or choose an objective of your own that does",
+        )
+
+
+def check_range(numbers: Tensor, count: int, *, what: str, ignored: int | None = None) -> None:
+    """Check that whole numbers of samples are from 0 to `count` - 1, or `ignored`.
+
+    Raises:
+        SettingsError: one is not; names its sample.
+    """
+    is_outside = (numbers < 0) | (numbers >= count)
+    if ignored is not None:
+        is_outside &= numbers != ignored
+    if (bad := _first(is_outside)) is not None:
+        value = numbers[bad][is_outside[bad]].flatten()[0].item()
+        raise SettingsError(
+            f"sample {bad} has {what} {value}, outside 0 to {count - 1}",
+            remedy="correct the sample, or the number in the SampleSpec of the dataset",
+        )
+
+
+def _first(is_bad: Tensor) -> int | None:
+    """The first sample with something that is bad, from (n, ...)."""
+    found = is_bad.flatten(1).any(1) if is_bad.ndim > 1 else is_bad
+    return int(found.nonzero()[0]) if bool(found.any()) else None

@@ -23,6 +23,7 @@ from training.objectives.registry import build_objective, ranking_metric
 from training.optim import build_optimizer, peak_learning_rate
 from training.precision import Precision
 from training.rank.context import RankContext
+from training.rank.first_samples import check_first_samples
 from training.recomputation import recompute_blocks
 from training.run_model import build_run_model
 from training.strategies.build import build_strategy, states_of
@@ -71,10 +72,10 @@ def build_components(context: RankContext, bundle: DataBundle) -> Components:
         SettingsError: model, objective and data do not fit each other or the strategy.
     """
     settings, place = context.settings, context.place
+    objective = _build_objective(context, bundle)
     strategy = _build_strategy(context, bundle)
     average = None if settings.ema.decay is None else WeightAverage(strategy.module, decay=settings.ema.decay)
     precision = Precision(settings.precision, context.device)
-    objective = _build_objective(context, bundle)
     return Components(
         bundle=bundle,
         plan=BatchPlan(
@@ -122,8 +123,7 @@ def _build_strategy(context: RankContext, bundle: DataBundle) -> Strategy:
 def _build_objective(context: RankContext, bundle: DataBundle) -> Objective:
     """The objective, which the dataset must have targets for."""
     objective = build_objective(context.settings.objective, bundle.spec)
-    _, targets = bundle.train.read(np.zeros(1, dtype=np.int64))
-    objective.check_targets(targets, bundle.spec)
+    check_first_samples(bundle, objective)
     return objective
 
 

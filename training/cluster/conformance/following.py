@@ -115,10 +115,10 @@ class _Clock:
     start: float = field(default_factory=time.monotonic)
     overdue: str = ""
 
-    def is_over(self, state: JobState) -> bool:
-        """Whether the job has exceeded a limit."""
+    def is_over(self, state: JobState, *, is_queued: bool) -> bool:
+        """Whether the job has exceeded a limit; one that Kueue has not seen is queued, too."""
         taken = time.monotonic() - self.start
-        if state.stage == "queued" and taken > self.limits.admission:
+        if is_queued and not state.is_over and taken > self.limits.admission:
             self.overdue = f"not admitted within {self.limits.admission / 60:g} minutes"
         elif taken > self.limits.end:
             self.overdue = f"not ended within {self.limits.end / 60:g} minutes"
@@ -147,7 +147,8 @@ def follow_job(
 
     def is_enough(state: JobState) -> bool:
         seen.append(state)
-        return clock.is_over(state) or (only_admission and state.stage != "queued")
+        is_queued = state.stage == "queued" or watch.workload is None
+        return clock.is_over(state, is_queued=is_queued) or (only_admission and not is_queued)
 
     try:
         seen.append(follow(watch, log, view, until=is_enough))
