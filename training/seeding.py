@@ -1,7 +1,8 @@
 """Seeds, determinism and threads.
 
-Random numbers of a step (dropout, and those of a user's own model) are a pure function of (seed, step, micro-batch, rank):
-there is no generator state to save, and a resumed run draws the same numbers as an uninterrupted one.
+Random numbers of a step (dropout, and those of a user's own model) are a pure function of (seed, step, micro-batch, rank), and those of
+a user's own dataset of (seed, epoch, position): there is no generator state to save, and a resumed run draws the same numbers as an
+uninterrupted one.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import hashlib
 import os
 import random
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -54,6 +57,31 @@ def seed_step(seed: int, step: int, micro: int, rank: int) -> None:
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.manual_seed(mixed)
     _seed_host_generators(mixed)
+
+
+@contextmanager
+def seeded_reading(seed: int, epoch: int, position: int) -> Iterator[None]:
+    """Within the block, torch, NumPy and Python draw the numbers of a place in an epoch; afterwards they go on as before it.
+
+    A dataset of a user's own may augment with them. So ranks, loader processes, seeds and epochs draw different numbers, a resumed run
+    draws the same as an uninterrupted one, and the model's draws do not depend on the dataset's. Takes about 0.1 ms.
+
+    Args:
+        seed: the run's seed.
+        epoch: the epoch.
+        position: of the first sample that is read.
+    """
+    before = torch.get_rng_state(), np.random.get_state(), random.getstate()
+    digest = hashlib.blake2b(struct.pack("<3Q", seed, epoch, position), digest_size=8, person=b"reading").digest()
+    mixed = int.from_bytes(digest, "little")
+    torch.default_generator.manual_seed(mixed)
+    _seed_host_generators(mixed)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(before[0])
+        np.random.set_state(before[1])
+        random.setstate(before[2])
 
 
 def configure_threads(count: int) -> None:

@@ -22,6 +22,7 @@ from training.data.sample_order import sample_order
 from training.data.transfer import CudaCopies, one_ahead
 from training.data.types import Batch, Split
 from training.errors import PlatformError
+from training.seeding import seeded_reading
 
 MINIMUM_ROWS = 2
 """Minimum rows of a training batch: batch norm over features raises for a single row in training mode."""
@@ -233,7 +234,8 @@ class StepReader:
     def _read(self, epoch: int, share: Share) -> Batch:
         draws = self._draws
         drawn = uniforms(seed=self._seed, epoch=epoch, positions=share.rows, draws=draws) if draws else None
-        inputs, targets = self._split.read(share.ids, drawn)
+        with seeded_reading(self._seed, epoch, share.rows.start):
+            inputs, targets = self._split.read(share.ids, drawn)
         return Batch(inputs=inputs, targets=targets, ids=share.ids[: share.count], count=share.count)
 
     def _epoch_order(self, epoch: int) -> NDArray[np.int64]:
@@ -250,7 +252,8 @@ class _RangeReader:
 
     def __call__(self, request: range) -> Batch:
         ids = np.arange(request.start, request.stop)
-        inputs, targets = self._split.read(ids)
+        with seeded_reading(0, 0, request.start):
+            inputs, targets = self._split.read(ids)
         return Batch(inputs=inputs, targets=targets, ids=ids, count=len(ids))
 
 

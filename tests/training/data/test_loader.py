@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import random
 import signal
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
+from torch import Tensor
 
 from tests.engines import report_table
 from tests.processes import run_command
@@ -285,6 +288,33 @@ def test_cuda_copies_overlap_with_computation_and_their_memory_is_not_reused_ear
         del batch
     expected = [float(batch.inputs.double().sum()) for batch in EvalLoader(BUNDLE.train, batch=100, rank=0, world=1)]
     assert [float(found) for found in sums] == pytest.approx(expected, rel=1e-12)
+
+
+class DrawingSplit(IdSplit):
+    """Its inputs are random numbers of all three libraries, as those of a user's own augmentation may be."""
+
+    def read(self, ids: NDArray[np.int64], uniforms: NDArray[np.float64] | None = None) -> tuple[Tensor, Tensor]:
+        _, targets = super().read(ids, uniforms)
+        drawn = [(float(torch.rand(())), float(np.random.random()), random.random()) for _ in ids]
+        return torch.tensor(drawn), targets
+
+
+def test_a_dataset_draws_numbers_of_the_seed_the_epoch_and_the_place() -> None:
+    def drawn(*, seed: int = 1, rank: int = 0, epoch: int = 0, start: int = 0, loader_workers: int = 0) -> list[Tensor]:
+        plan = BatchPlan(size=24, global_batch=8, world=2, accumulation=1)
+        loader = TrainLoader(DrawingSplit(24), plan=plan, seed=seed, rank=rank, loader_workers=loader_workers)
+        return [batch.inputs for step in loader.epoch(epoch, start) for batch in step]
+
+    torch.manual_seed(3)
+    expected = torch.rand(())
+    torch.manual_seed(3)
+    first = drawn()
+    assert torch.equal(torch.rand(()), expected), "the model's own numbers do not depend on the dataset's"
+    assert all(map(torch.equal, first, drawn(loader_workers=1)))
+    assert all(map(torch.equal, first[1:], drawn(start=1))), "a resumed run"
+    others = (first, drawn(rank=1), drawn(seed=2), drawn(epoch=1))
+    seen = [number for batches in others for number in torch.cat(batches).flatten().tolist()]
+    assert len(set(seen)) == len(seen)
 
 
 _HANGING = """
