@@ -12,7 +12,7 @@ from training.config.schema import TrainingSettings
 from training.data.types import SampleSpec
 from training.factories import is_import_path
 from training.float8 import convert_linears
-from training.models.outputs import select_output
+from training.models.own import prepare_own_model
 from training.models.registry import build_model
 
 
@@ -34,7 +34,7 @@ def build_run_model(
     torch.manual_seed(settings.run.seed)
     module = build_model(settings.model, spec).to(device)
     if is_import_path(settings.model.name):
-        select_output(module, settings.model, spec)
+        prepare_own_model(module, settings.model, spec)
     module = arranged(module, settings.compute, spec)
     if settings.precision.mode == "fp8":
         report(convert_linears(module, device, model=settings.model.name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -19,6 +20,9 @@ _PR_SET_PDEATHSIG = 1
 """prctl(2): set the signal that a process gets when its parent thread ends."""
 
 _TAIL_LINES = 15
+_PORTS = range(20_000, 32_000)
+"""Below those that Linux and macOS give to outgoing connections, one of which would take a port before its server binds it."""
+
 _POLL_SECONDS = 0.05
 
 
@@ -105,13 +109,14 @@ class Process:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ephemeral ports of loopback that are free now; opened together, so that they differ."""
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [int(probe.getsockname()[1]) for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
+    """Different ports of loopback that are free now, in no order: another process may look for some at the same time."""
+    found: list[int] = []
+    for port in random.sample(_PORTS, len(_PORTS)):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise PlatformError(f"fewer than {count} of the ports {_PORTS.start} to {_PORTS.stop - 1} are free")
 
 
 def _die_with_parent() -> None:

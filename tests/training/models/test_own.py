@@ -1,0 +1,156 @@
+"""What a model of the user's own returns and keeps, looked at before it is trained."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_model
+from torch import Tensor, nn
+
+from training.checkpoint.state import ModelState
+from training.config.schema import ModelSettings
+from training.data.types import SampleSpec
+from training.errors import SettingsError
+from training.export import save_safetensors
+from training.models.own import prepare_own_model
+
+SPEC = SampleSpec(shape=(3,), outputs=2)
+
+Container = Callable[[Tensor, Tensor], object]
+
+
+class Returns(nn.Module):
+    """Its scores in some container, after something else."""
+
+    def __init__(self, container: Container) -> None:
+        super().__init__()
+        self.layer, self.container = nn.LazyLinear(2), container
+
+    def forward(self, inputs: Tensor) -> object:
+        return self.container(inputs, self.layer(inputs))
+
+
+@pytest.mark.parametrize(
+    ("container", "output"),
+    [
+        (lambda _, scores: scores, None),
+        (lambda other, scores: {"hidden": other, "logits": scores}, None),
+        (lambda _, scores: OrderedDict(loss=None, scores=scores), None),
+        (lambda _, scores: (None, scores), None),
+        (lambda other, scores: (other, scores), 1),
+        (lambda other, scores: {"logits": other, "scores": scores}, "scores"),
+    ],
+    ids=["tensor", "logits", "the-only-tensor", "tuple", "index", "key"],
+)
+def test_one_tensor_is_left_of_what_a_model_returns(container: Container, output: str | int | None) -> None:
+    model = Returns(container)
+    before = torch.get_rng_state()
+    prepare_own_model(model, ModelSettings(name="own:model", output=output), SPEC)
+    assert model.training
+    inputs = torch.ones(4, 3)
+    assert torch.equal(model(inputs), model.layer(inputs))
+    assert torch.equal(torch.get_rng_state(), before)
+    returns_tensor = isinstance(container(inputs, inputs), Tensor)
+    assert bool(model._forward_hooks) != returns_tensor, "an exported model would need the hook"
+
+
+@pytest.mark.parametrize(
+    ("container", "output", "said"),
+    [
+        (
+            lambda other, scores: {"a": other, "b": scores},
+            "logits",
+            "a dict with a, b, and model.output=logits\n.*of a, b",
+        ),
+        (lambda other, scores: (other, scores), 2, "a tuple of 2, and model.output=2\n.*of 0, 1"),
+        (lambda _, scores: scores, "logits", "a Tensor.*, and model.output=logits"),
+        (lambda _, __: None, None, "a NoneType\n.*return a tensor"),
+    ],
+)
+def test_outputs_without_the_tensor_are_refused_with_what_there_is(
+    container: Container,
+    output: str | int | None,
+    said: str,
+) -> None:
+    with pytest.raises(SettingsError, match=said):
+        prepare_own_model(Returns(container), ModelSettings(name="own:model", output=output), SPEC)
+
+
+class Keeps(nn.Module):
+    """A layer, and what `keep` adds to the model."""
+
+    def __init__(self, keep: Callable[[nn.Module], object]) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+        keep(self)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.layer(inputs)
+        return outputs
+
+
+def views(module: nn.Module) -> None:
+    table = torch.arange(12.0).reshape(2, 6)
+    module.register_buffer("first", table[0])
+    module.register_buffer("second", table[1])
+    module.register_buffer("expanded", torch.ones(1, 3).expand(4, 3))
+    module.register_buffer("turned", torch.arange(6.0).reshape(2, 3).t())
+    module.register_buffer("scalar", torch.tensor(2.0))
+    module.register_buffer("complex", torch.ones(2, dtype=torch.complex64))
+
+
+def test_buffers_that_are_views_are_saved_and_restored(tmp_path: Path) -> None:
+    first, second = Keeps(views), Keeps(views)
+    values = {name: value.clone() for name, value in first.state_dict().items()}
+    for model in (first, second):
+        prepare_own_model(model, ModelSettings(name="own:model"), SPEC)
+    assert all(torch.equal(value, values[name]) for name, value in first.state_dict().items())
+    save_safetensors(first, tmp_path / "weights", {})
+    load_model(second, tmp_path / "weights")
+    assert all(torch.equal(value, values[name]) for name, value in second.state_dict().items())
+    ModelState(second).load_state_dict(values)
+
+
+class Growing(Keeps):
+    """Makes a buffer while it trains."""
+
+    mean: Tensor | None
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        if self.training and self.mean is None:
+            self.mean = inputs.mean(0)
+        return super().forward(inputs)
+
+
+class Extra(Keeps):
+    """Has a state that is no tensor."""
+
+    def get_extra_state(self) -> dict[str, int]:
+        return {"steps": 1}
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Growing(lambda one: one.register_buffer("mean", None)), "mean changes with the first batch"),
+        (lambda: Extra(lambda _: None), "_extra_state is no tensor"),
+        (lambda: Keeps(_shared_memory), "decoder shares memory with another parameter|layer.weight shares memory"),
+        (lambda: Keeps(_view_of_a_weight), "row shares memory with a parameter"),
+    ],
+    ids=["lazy-buffer", "extra-state", "two-parameters", "view-of-a-weight"],
+)
+def test_a_state_that_cannot_be_restored_is_refused_by_name(make: Callable[[], nn.Module], said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        prepare_own_model(make(), ModelSettings(name="own:model"), SPEC)
+
+
+def _shared_memory(module: nn.Module) -> None:
+    module.register_parameter("decoder", nn.Parameter(module.get_parameter("layer.weight").data.t()))
+
+
+def _view_of_a_weight(module: nn.Module) -> None:
+    module.register_buffer("row", module.get_parameter("layer.weight").data[0])

@@ -1,0 +1,166 @@
+"""What a model of the user's own needs before it is trained, or is refused for: one output, and a state that can be saved and restored."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from training.config.schema import ModelSettings
+from training.data.types import SampleSpec
+from training.errors import SettingsError
+
+_LOGITS = "logits"
+"""What transformers' models call their scores."""
+
+_ROWS = 2
+"""Samples of a trial; batch norm needs two."""
+
+_MOST_COPIED = 10**9
+"""Parameters of a model of which a copy may fit beside it."""
+
+
+class SelectedOutput:
+    """A forward hook that replaces what a model returns by one tensor of it; it leaves a model that returns a tensor alone."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        self._key = settings.output
+        self._name = settings.name
+
+    def __call__(self, module: nn.Module, inputs: object, outputs: object) -> Tensor | None:
+        """The tensor, None for the outputs as they are.
+
+        Raises:
+            SettingsError: there is no such tensor among the outputs.
+        """
+        del inputs
+        if isinstance(outputs, Tensor) and self._key is None:
+            _remove(self, module)  # an exported model then needs none of this code
+            return None
+        choices = _choices(outputs)
+        key = self._key if self._key is not None else _default(choices)
+        if key is None or str(key) not in choices:
+            asked = "" if self._key is None else f", and model.output={self._key}"
+            raise SettingsError(
+                f"model.name={self._name} returns {_described(outputs)}{asked}",
+                remedy=f"set model.output to one of {', '.join(choices)}, or return a tensor"
+                if choices
+                else "return a tensor, or a mapping or tuple with one",
+            )
+        return choices[str(key)]
+
+
+def prepare_own_model(module: nn.Module, settings: ModelSettings, spec: SampleSpec) -> None:
+    """Run a model once, which also makes its lazy parameters, have it return one tensor, and see that its state can be saved.
+
+    Buffers that are views or expanded get memory of their own: no file can hold them, and nothing can be loaded into them.
+
+    Args:
+        module: the model, in training mode afterwards; the random generators stay as they are.
+        settings: its name, and which output.
+        spec: the samples that it was built for.
+
+    Raises:
+        SettingsError: there is no tensor among the outputs; or a part of the state cannot be saved or restored: a parameter that shares a
+            part of its memory with another, one that is no tensor, or one that training makes.
+    """
+    module.register_forward_hook(SelectedOutput(settings))
+    _run(module.eval(), spec)
+    _own_memory(module, settings.name)
+    state = _shapes(module, settings.name)
+    if sum(one.numel() for one in module.parameters()) <= _MOST_COPIED:
+        trained = copy.deepcopy(module).train()
+        _run(trained, spec)
+        if made := sorted(set(_shapes(trained, settings.name).items()) ^ set(state.items())):
+            raise _unsaved(
+                settings.name,
+                made[0][0],
+                "changes with the first batch",
+                "register it in __init__, with its final shape",
+            )
+    module.train()
+
+
+def _run(module: nn.Module, spec: SampleSpec) -> None:
+    """A forward pass of samples of zeros, without gradients."""
+    device = next((one.device for one in (*module.parameters(), *module.buffers())), torch.device("cpu"))
+    inputs = torch.zeros((_ROWS, *spec.shape), dtype=torch.int64 if spec.vocabulary else torch.float32)
+    with torch.no_grad(), torch.random.fork_rng([device] if device.type == "cuda" else []):
+        module(inputs.to(device))
+
+
+def _own_memory(module: nn.Module, model: str) -> None:
+    """Replace buffers that do not have their memory to themselves, and refuse such parameters."""
+    users = Counter(one.untyped_storage().data_ptr() for one in {id(one): one for one in module.parameters()}.values())
+    for name, parameter in module.named_parameters():
+        if users[parameter.untyped_storage().data_ptr()] > 1:
+            raise _unsaved(model, name, "shares memory with another parameter", "use one parameter in both places")
+        if not _is_whole(parameter):
+            parameter.data = parameter.data.clone(memory_format=torch.contiguous_format)
+    cloned: dict[int, Tensor] = {}
+    for path, part in module.named_modules():
+        for key, buffer in part.named_buffers(recurse=False):
+            if _is_whole(buffer) and not users[buffer.untyped_storage().data_ptr()]:
+                continue
+            if users[buffer.untyped_storage().data_ptr()]:
+                raise _unsaved(
+                    model, f"{path}.{key}".lstrip("."), "shares memory with a parameter", "compute it in forward()"
+                )
+            part._buffers[key] = cloned.setdefault(id(buffer), buffer.clone(memory_format=torch.contiguous_format))  # noqa: SLF001
+
+
+def _is_whole(tensor: Tensor) -> bool:
+    """Whether a tensor has all of its storage, each number once."""
+    return tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
+
+
+def _shapes(module: nn.Module, model: str) -> dict[str, tuple[int, ...]]:
+    """The shape of each tensor of the state."""
+    shapes = {}
+    for name, value in module.state_dict().items():
+        if not isinstance(value, Tensor):
+            raise _unsaved(model, name, "is no tensor", "keep it in a buffer")
+        try:
+            safetensors.torch.save({name: torch.empty(0, dtype=value.dtype)})
+        except (KeyError, SafetensorError) as error:
+            raise _unsaved(
+                model, name, f"has the type {value.dtype}", "keep it in numbers that safetensors has"
+            ) from error
+        shapes[name] = tuple(value.shape)
+    return shapes
+
+
+def _unsaved(model: str, name: str, why: str, remedy: str) -> SettingsError:
+    return SettingsError(f"model.name={model}: {name} {why}, and can be neither saved nor restored", remedy=remedy)
+
+
+def _choices(outputs: object) -> dict[str, Tensor]:
+    """The tensors among what a model returned, by key or index."""
+    items: Iterable[tuple[object, object]] = ()
+    if isinstance(outputs, Mapping):
+        items = outputs.items()
+    elif isinstance(outputs, Sequence) and not isinstance(outputs, str):
+        items = enumerate(outputs)
+    return {str(key): value for key, value in items if isinstance(value, Tensor)}
+
+
+def _default(choices: Mapping[str, Tensor]) -> str | None:
+    return _LOGITS if _LOGITS in choices else next(iter(choices), None)
+
+
+def _described(outputs: object) -> str:
+    kind = type(outputs).__name__
+    if isinstance(outputs, Mapping):
+        return f"a {kind} with {', '.join(map(str, outputs)) or 'nothing'}"
+    return f"a {kind} of {len(outputs)}" if isinstance(outputs, Sequence) else f"a {kind}"
+
+
+def _remove(hook: SelectedOutput, module: nn.Module) -> None:
+    for key, one in list(module._forward_hooks.items()):  # noqa: SLF001 - a handle would belong to the model that a copy was made of
+        if one is hook:
+            del module._forward_hooks[key]  # noqa: SLF001
