@@ -58,7 +58,8 @@ class SelectedOutput:
 def prepare_own_model(module: nn.Module, settings: ModelSettings, spec: SampleSpec) -> None:
     """Run a model once, which also makes its lazy parameters, have it return one tensor, and see that its state can be saved.
 
-    Buffers that are views or expanded get memory of their own: no file can hold them, and nothing can be loaded into them.
+    Buffers that are views or expanded get memory of their own: no file can hold them, and nothing can be loaded into them. A model that
+    does not take zeros is not run.
 
     Args:
         module: the model, in training mode afterwards; the random generators stay as they are.
@@ -70,10 +71,10 @@ def prepare_own_model(module: nn.Module, settings: ModelSettings, spec: SampleSp
             part of its memory with another, one that is no tensor, or one that training makes.
     """
     module.register_forward_hook(SelectedOutput(settings))
-    _run(module.eval(), spec)
+    takes_zeros = _run(module.eval(), spec)
     _own_memory(module, settings.name)
     state = _shapes(module, settings.name)
-    if sum(one.numel() for one in module.parameters()) <= _MOST_COPIED:
+    if takes_zeros and sum(one.numel() for one in module.parameters()) <= _MOST_COPIED:
         trained = copy.deepcopy(module).train()
         _run(trained, spec)
         if made := sorted(set(_shapes(trained, settings.name).items()) ^ set(state.items())):
@@ -86,12 +87,22 @@ def prepare_own_model(module: nn.Module, settings: ModelSettings, spec: SampleSp
     module.train()
 
 
-def _run(module: nn.Module, spec: SampleSpec) -> None:
-    """A forward pass of samples of zeros, without gradients."""
+def _run(module: nn.Module, spec: SampleSpec) -> bool:
+    """A forward pass of samples of zeros, without gradients; whether the model takes them.
+
+    Raises:
+        SettingsError: see `SelectedOutput`.
+    """
     device = next((one.device for one in (*module.parameters(), *module.buffers())), torch.device("cpu"))
     inputs = torch.zeros((_ROWS, *spec.shape), dtype=torch.int64 if spec.vocabulary else torch.float32)
     with torch.no_grad(), torch.random.fork_rng([device] if device.type == "cuda" else []):
-        module(inputs.to(device))
+        try:
+            module(inputs.to(device))
+        except SettingsError:
+            raise
+        except Exception:  # noqa: BLE001 - of a user's own code; if it fails on samples, too, the first step says so
+            return False
+    return True
 
 
 def _own_memory(module: nn.Module, model: str) -> None:

@@ -126,6 +126,22 @@ class Growing(Keeps):
         return super().forward(inputs)
 
 
+class Picky(Keeps):
+    """Refuses samples of zeros."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        if not inputs.any():
+            raise ValueError("zeros")
+        return super().forward(inputs)
+
+
+def test_a_model_that_does_not_take_zeros_is_not_refused() -> None:
+    model = Picky(lambda one: one.register_buffer("part", torch.arange(4.0)[:2]))
+    prepare_own_model(model, ModelSettings(name="own:model"), SPEC)
+    assert model(torch.ones(1, 3)).shape == (1, 2)
+    assert model.get_buffer("part").untyped_storage().nbytes() == 8
+
+
 class Extra(Keeps):
     """Has a state that is no tensor."""
 
