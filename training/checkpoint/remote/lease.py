@@ -49,7 +49,7 @@ class Writer:
     Attributes:
         token: random, so that no two drivers are the same.
         user, host, pid: of the process, for people.
-        machine: start of the kernel that it runs on; tells containers with equal host names on two machines apart.
+        machine: start of the kernel that it runs on, and its namespace of process ids; tells containers with equal host names apart.
         started: start of the process in clock ticks since then; 0 if it is not known.
         since: when it took the lease, ISO 8601 in UTC.
         seconds: how long its lease holds after each renewal.
@@ -83,7 +83,7 @@ class Writer:
         return f"process {self.pid} of {self.user} on {self.host}, since {self.since}"
 
     def is_gone(self) -> bool:
-        """Whether it was a process of this machine that has ended. False of one on another machine, which cannot be told."""
+        """Whether it was a process of this machine and namespace that has ended. False of one elsewhere, which cannot be told."""
         if (self.host, self.machine) != (socket.gethostname(), _machine()) or not self.machine:
             return False
         return _started(self.pid) != self.started
@@ -325,7 +325,9 @@ def _user() -> str:
 
 def _machine() -> str:
     with suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        # Containers with the network of their host have its name, and process ids of their own.
+        kernel = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{kernel} {Path('/proc/self/ns/pid').readlink()}"
     return ""
 
 

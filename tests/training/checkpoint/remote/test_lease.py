@@ -84,6 +84,9 @@ def test_the_lease_of_a_dead_process_of_this_machine_is_taken_over_at_once(bucke
     assert dead.is_gone()
     assert not Writer.this_process().is_gone()
     assert not elsewhere().is_gone()
+    other_container = dead.machine.replace(str(Path("/proc/self/ns/pid").readlink()), "pid:[1]")
+    assert not replace(dead, machine=other_container).is_gone(), "its process ids are not ours"
+    assert other_container != dead.machine
 
 
 def test_of_writers_that_start_together_one_gets_the_lease(bucket: RunBucket) -> None:
