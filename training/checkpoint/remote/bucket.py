@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
@@ -287,6 +287,9 @@ def _one_line(error: BaseException) -> str:
 def _age(answer: Mapping[str, Any]) -> float:
     """Seconds between an object's last change and this answer, both by the store's clock."""
     changed: datetime = answer["LastModified"]
-    stated = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
-    now = parsedate_to_datetime(stated) if stated else datetime.now(changed.tzinfo)
+    now = datetime.now(changed.tzinfo)
+    # The first date: a proxy may add one of its own, and botocore joins them. All end with GMT (RFC 9110, section 5.6.7).
+    stated, gmt, _ = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "").partition(" GMT")
+    with suppress(TypeError, ValueError):
+        now = parsedate_to_datetime(stated + gmt)
     return max(0.0, (now - changed).total_seconds())

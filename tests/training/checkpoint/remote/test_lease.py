@@ -9,6 +9,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from tests.training.checkpoint.remote.parts import connect, failing, saved, uplo
 from tests.training.runs import small_settings
 from tests.waiting import wait_until
 from training.checkpoint.remote import lease as leases
-from training.checkpoint.remote.bucket import RunBucket
+from training.checkpoint.remote.bucket import RunBucket, _age
 from training.checkpoint.remote.driving import check_bucket, leased
 from training.checkpoint.remote.lease import LEASE_OBJECT, Lease, LeaseLostError, Writer, confirm, held, writer_of
 from training.config.schema import TrainingSettings
@@ -87,6 +88,24 @@ def test_the_lease_of_a_dead_process_of_this_machine_is_taken_over_at_once(bucke
     other_container = dead.machine.replace(str(Path("/proc/self/ns/pid").readlink()), "pid:[1]")
     assert not replace(dead, machine=other_container).is_gone(), "its process ids are not ours"
     assert other_container != dead.machine
+
+
+@pytest.mark.parametrize(
+    "date",
+    [
+        "Sun, 29 Nov 2026 12:00:30 GMT",
+        "Sun, 29 Nov 2026 12:00:30 GMT, Sun, 29 Nov 2026 12:00:31 GMT",
+    ],
+)
+def test_the_age_of_a_lease_is_by_the_store_s_first_date(date: str) -> None:
+    written = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
+    assert _age({"LastModified": written, "ResponseMetadata": {"HTTPHeaders": {"date": date}}}) == 30
+
+
+@pytest.mark.parametrize("headers", [{}, {"date": "soon"}])
+def test_without_a_date_of_the_store_the_age_is_by_this_machine_s_clock(headers: dict[str, str]) -> None:
+    written = datetime.now(UTC) - timedelta(seconds=90)
+    assert 90 <= _age({"LastModified": written, "ResponseMetadata": {"HTTPHeaders": headers}}) < 150
 
 
 def test_of_writers_that_start_together_one_gets_the_lease(bucket: RunBucket) -> None:
