@@ -85,6 +85,11 @@ class CommunicationSettings(Section):
         description="Every step uses the same weights, in the same way; some may be without a use. The first two steps of a process "
         "send their gradients in one piece, so that with more than two workers a resumed run differs by rounding.",
     )
+    unused_parameters: bool = Field(
+        False,
+        description="Steps may leave weights of the model without a use. Costs a search through the graph of every step; with static_graph "
+        "it is not needed.",
+    )
     sync_batchnorm: bool = Field(
         False,
         description="Batch norm takes its statistics from the samples of all ranks (GPUs only); for few samples per rank.",
@@ -111,6 +116,14 @@ class CommunicationSettings(Section):
             )
         if self.hierarchical:
             raise ValueError("hierarchical=true sums gradients, and hook=powersgd matrices; use one of them")
+        return self
+
+    @model_validator(mode="after")
+    def _a_static_graph_is_not_searched(self) -> CommunicationSettings:
+        if self.static_graph and self.unused_parameters:
+            raise ValueError(
+                "unused_parameters=true is for steps that use other weights each, and static_graph=true for the same ones"
+            )
         return self
 
     @model_validator(mode="after")

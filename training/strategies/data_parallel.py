@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
@@ -19,6 +21,7 @@ from training.communication.powersgd import PowerSgd
 from training.communication.sharded_optimizer import ShardedOptimizerState, shard
 from training.config.schema import CommunicationSettings
 from training.data.types import Batch
+from training.errors import SettingsError
 from training.passes import OneByOne, Passes, PassesDone, StepContext
 from training.precision import Precision
 from training.strategies.buffers import copy_from_rank_0
@@ -26,6 +29,8 @@ from training.strategies.single_process import SingleProcess
 from training.strategies.strategy import MakeOptimizer
 
 _WHOLE_GRADIENTS: Final = CommunicationSettings()
+_UNUSED: Final = re.compile(r"Parameter indices which did not receive grad for rank \d+: ([\d ]+)")
+_SHOWN: Final = 5
 
 
 class _Forward(nn.Module):
@@ -83,7 +88,9 @@ class DataParallel(SingleProcess):
             bucket_cap_mb=communication.bucket_megabytes,
             gradient_as_bucket_view=communication.gradient_as_bucket_view,
             static_graph=communication.static_graph,
+            find_unused_parameters=communication.unused_parameters,
         )
+        self._looks_for_unused = not (communication.static_graph or communication.unused_parameters)
         if not communication.static_graph:
             self._divide_into_buckets()
         if powersgd is not None:
@@ -141,6 +148,27 @@ class DataParallel(SingleProcess):
         if self._powersgd is not None:
             self._powersgd.end_step(applied=applied)
 
+    def check_used(self) -> None:
+        """See after the first passes of a process that they have used every weight; before the second ones torch would refuse to go on.
+
+        Raises:
+            SettingsError: they have not, on this rank.
+        """
+        if self._looks_for_unused and self._parallel.require_backward_grad_sync:
+            self._looks_for_unused = False
+            if unused := [
+                name for name, one in self.module.named_parameters() if one.requires_grad and one.grad is None
+            ]:
+                raise _unused(unused)
+
+    def unused_by(self, error: RuntimeError) -> SettingsError | None:
+        """An error of DDP about a step that has not used every weight, in the words of the settings; None for any other."""
+        found = _UNUSED.search(str(error))
+        if found is None:
+            return None
+        names = [name for name, one in self.module.named_parameters() if one.requires_grad]
+        return _unused([names[int(index)] for index in found[1].split()])
+
     def states(self) -> dict[str, Stateful]:
         """The state of the bare model, of its optimizer, and of PowerSGD."""
         states = super().states()
@@ -160,4 +188,19 @@ class _Announced(OneByOne):
     def run(self, step: int, micro_batches: list[Batch], *, total: Tensor | int) -> PassesDone:
         """See `Passes`."""
         self._parallel.start_step(step, scale=self._precision.scale)
-        return super().run(step, micro_batches, total=total)
+        try:
+            done = super().run(step, micro_batches, total=total)
+        except RuntimeError as error:
+            if (unused := self._parallel.unused_by(error)) is not None:
+                raise unused from error
+            raise
+        self._parallel.check_used()
+        return done
+
+
+def _unused(names: Sequence[str]) -> SettingsError:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return SettingsError(
+        f"a step has not used {', '.join(names[:_SHOWN])}{more} of the model, and strategy.name=ddp waits for the gradient of every weight",
+        remedy="set communication.unused_parameters=true, or remove or freeze (requires_grad_(False)) what no step uses",
+    )

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import SGD
 
 from tests.training.launch.ranks import on_ranks
-from tests.training.runs import in_group, train
+from tests.training.runs import in_group, losses_of, train
+from training.data.types import SampleSpec
+from training.errors import SettingsError
 from training.launch.task import RankPlace
 from training.strategies.data_parallel import DataParallel
 from training.strategies.single_process import SingleProcess
@@ -85,3 +87,35 @@ def test_a_run_of_three_ranks_and_two_buckets_resumes_bit_for_bit(tmp_path: Path
     whole = train(tmp_path / "whole", 3, **recipe, loop={"max_steps": 9, "global_batch": 48})
     train(tmp_path / "parted", 3, **recipe, loop={"max_steps": 6, "global_batch": 48})
     assert train(tmp_path / "parted", 3, **recipe, loop={"max_steps": 9, "global_batch": 48}) == whole
+
+
+class Branching(nn.Module):
+    """Some steps, or none, use `branch`."""
+
+    def __init__(self, spec: SampleSpec, *, every: int) -> None:
+        super().__init__()
+        self.every, self.calls = every, 0
+        self.trunk, self.branch = nn.Linear(64, spec.outputs), nn.Linear(64, spec.outputs)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        features = inputs.flatten(1)
+        self.calls += self.training
+        outputs: Tensor = self.trunk(features)
+        return outputs + self.branch(features) if self.every and self.calls % self.every else outputs
+
+
+@pytest.mark.parametrize("every", [0, 3], ids=["never", "not-in-every-step"])
+def test_weights_that_a_step_does_not_use_are_refused_by_name_or_allowed_by_a_setting(
+    tmp_path: Path, every: int
+) -> None:
+    recipe: dict[str, Any] = {
+        "model": {"name": f"{__name__}:Branching", "options": {"every": every}},
+        "loop": {"max_steps": 5},
+        "schedule": {"name": "constant"},
+    }
+    with pytest.raises(SettingsError, match=r"has not used branch\.weight, branch\.bias of the model") as refused:
+        train(tmp_path / "refused", 2, **recipe)
+    assert "communication.unused_parameters=true" in refused.value.remedy
+    train(tmp_path / "allowed", 2, **recipe, communication={"unused_parameters": True})
+    train(tmp_path / "one", 1, **recipe)
+    assert losses_of(tmp_path / "allowed") == pytest.approx(losses_of(tmp_path / "one"), rel=1e-4)
