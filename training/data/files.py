@@ -173,7 +173,7 @@ def list_images(split: Path, class_name: str) -> Iterator[tuple[str, int]]:
 
 
 def locate_text_files(path: Path) -> list[Path]:
-    """The `.txt` files of a folder and of those in it, sorted by path.
+    """The `.txt` files, in any case, of a folder and of those in it, sorted by path.
 
     Raises:
         DataError: there is no such folder, it has no such file, or all are empty.
@@ -181,7 +181,7 @@ def locate_text_files(path: Path) -> list[Path]:
     """
     if not path.is_dir():
         raise DataError(f"data.path={path} is not a folder", remedy="set data.path to a folder with .txt files")
-    files = sorted(file for file in path.rglob("*.txt") if not file.name.startswith("."))
+    files = sorted(file for file in path.rglob("*") if file.suffix.lower() == ".txt" and not file.name.startswith("."))
     if not sum(file.stat().st_size for file in files):
         raise DataError(
             f"data.path={path} has {len(files)} .txt files with 0 bytes of text",

@@ -74,7 +74,7 @@ def locate_split_files(path: Path, suffix: str) -> SplitFiles:
 
 def _files(folder: Path, suffix: str, remedy: str) -> tuple[Path, ...]:
     everything = sorted(file for file in folder.rglob("*") if not _is_hidden(file.relative_to(folder)))
-    found = tuple(file for file in everything if file.name.endswith(suffix) and not file.is_dir())
+    found = tuple(file for file in everything if file.name.lower().endswith(suffix) and not file.is_dir())
     if not found:
         others = sorted({file.suffix or file.name for file in everything if file.is_file()})[:10]
         raise DataError(

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from observability.quantities import counted
 from training.config.schema import TrainingSettings
 from training.data import cache
 from training.data.order import epoch_order
@@ -23,6 +24,7 @@ from training.options.training import DataOptions
 
 _SHEETS = Path(".local/data")
 _SECONDS = 3.0
+_FEW = 10
 _MOST_CLASSES = 20
 """Classes whose samples are printed; of more, the smallest and the largest."""
 
@@ -122,6 +124,9 @@ def _print_contents(name: str, split: Split, contents: Contents, *, is_sampled: 
     print(f"{name:12} {len(split):,} samples{read}{targets}")
     if contents.count:
         print(f"{'':12} inputs have mean {contents.mean:.3g} and standard deviation {contents.deviation:.3g}")
+    if contents.unusable:
+        shown = ", ".join(map(str, contents.unusable[:_FEW]))
+        print(f"{'':12} NaN or infinite inputs in {counted(len(contents.unusable), 'sample')}, by number: {shown}")
     if contents.classes:
         print(f"{'':12} {_classes(contents)}")
 

@@ -35,7 +35,8 @@ class Contents:
         samples: how many could be read.
         target: dtype and shape of a target; empty if no sample could be read.
         classes: samples of each class; empty if the targets are not classes.
-        count: numbers in the inputs of float32, of which `total` is the sum and `squares` that of the squares.
+        unusable: ids of the samples whose inputs have NaN or an infinite number, ascending.
+        count: finite numbers in the inputs of float32, of which `total` is the sum and `squares` that of the squares.
         total: see `count`.
         squares: see `count`.
         damaged: what is said of each sample that cannot be read, in the order of the samples, each once.
@@ -44,6 +45,7 @@ class Contents:
     samples: int = 0
     target: str = ""
     classes: Counter[int] = field(default_factory=Counter)
+    unusable: list[int] = field(default_factory=list)
     count: int = 0
     total: float = 0.0
     squares: float = 0.0
@@ -64,6 +66,7 @@ class Contents:
         self.samples += other.samples
         self.target = self.target or other.target
         self.classes.update(other.classes)
+        self.unusable += other.unusable
         self.count += other.count
         self.total += other.total
         self.squares += other.squares
@@ -100,22 +103,26 @@ def read(split: Split, ids: NDArray[np.int64]) -> Contents:
     """Reads samples in this process; those that cannot be read are named one by one."""
     contents = Contents()
     batches = (ids[first : first + _BATCH] for first in range(0, len(ids), _BATCH))
-    for inputs, targets in (read for batch in batches for read in _readable(split, batch, contents.damaged)):
+    for found, inputs, targets in (read for batch in batches for read in _readable(split, batch, contents.damaged)):
         contents.samples += len(inputs)
         contents.target = f"{str(targets.dtype).removeprefix('torch.')} {tuple(targets.shape[1:])}"
         if targets.dtype == torch.int64 and targets.ndim == 1:
             contents.classes.update(targets.tolist())
         if inputs.dtype == torch.float32:
-            wide = inputs.double()
+            is_finite = inputs.isfinite()
+            contents.unusable += found[~is_finite.flatten(1).all(1).numpy()].tolist()
+            wide = inputs[is_finite].double()
             contents.count += wide.numel()
             contents.total += float(wide.sum())
             contents.squares += float(wide.square().sum())
     return contents
 
 
-def _readable(split: Split, ids: NDArray[np.int64], damaged: dict[str, None]) -> Iterator[tuple[Tensor, Tensor]]:
+def _readable(
+    split: Split, ids: NDArray[np.int64], damaged: dict[str, None]
+) -> Iterator[tuple[NDArray[np.int64], Tensor, Tensor]]:
     try:
-        yield split.read(ids)
+        yield ids, *split.read(ids)
     except (DataError, OSError) as error:
         if len(ids) == 1:
             damaged[str(error).partition("\n")[0]] = None

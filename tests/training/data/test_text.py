@@ -28,7 +28,9 @@ WORDS = "the quick brown fox jumps over the lazy dog, über älteren Flüssen, �
 def write(folder: Path, *texts: str | bytes) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for number, text in enumerate(texts):
-        (folder / f"{number}.txt").write_bytes(text.encode() if isinstance(text, str) else text)
+        (folder / f"{number}.{'TXT' if number == 1 else 'txt'}").write_bytes(
+            text.encode() if isinstance(text, str) else text
+        )
     return folder
 
 
@@ -125,7 +127,7 @@ def test_every_process_learns_the_same_vocabulary(tmp_path: Path) -> None:
 
 def test_a_text_in_another_encoding_is_refused_by_name(tmp_path: Path) -> None:
     folder = write(tmp_path, WORDS * 20, "größer".encode("latin-1"))
-    with pytest.raises(DataError, match=r"1\.txt is not UTF-8: byte 0xf6 at 2\n"):
+    with pytest.raises(DataError, match=r"1\.TXT is not UTF-8: byte 0xf6 at 2\n"):
         load(folder, **BPE)
     assert load(folder, length=16).spec.vocabulary == 256
 

@@ -89,6 +89,25 @@ def test_a_damaged_row_group_is_named_once(capsys: pytest.CaptureFixture[str], t
     assert said.count(f"row group 1 of {file} cannot be read") == 1
 
 
+def test_samples_without_a_number_and_classes_with_names_are_told(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The suffix is in capital letters, as some systems write them."""
+    (tmp_path / "train").mkdir()
+    (tmp_path / "val").mkdir()
+    for split in ("train", "val"):
+        values = np.where(np.arange(30) == 7, np.nan, 1.0)
+        table = pa.table({"x": values, "y": np.arange(30) % 3 + 10})
+        pq.write_table(table, tmp_path / split / "0.PARQUET")
+    arguments = ["--dataset", "parquet", "--data-path", str(tmp_path)]
+    options = ["--set", "data.options.inputs=[x]", "--set", "data.options.target=y"]
+    status, found, _ = answer(capsys, tmp_path / "a.png", *arguments, *options)
+    assert status == ExitStatus.DONE
+    assert found.count("NaN or infinite inputs in 1 sample, by number: 7\n") == 2
+    assert "inputs have mean 1 and standard deviation 0" in found
+    assert "3 classes, by output of the model 0: 10, 1: 11, 2: 12" in found
+
+
 def test_datasets_of_all_kinds_are_described(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     for dataset, *expected in (
         ("diabetes", "targets float32 (1,)", "inputs have mean "),
