@@ -162,6 +162,7 @@ def test_a_restore_that_was_interrupted_is_not_put_in_place_and_is_dropped_by_th
             made.create(name)
         with pytest.raises(RefusedError, match="another restore is under way"):
             switch(database)
+    wait_until(lambda: not _connections(backed), seconds=120)
     with pytest.raises(RefusedError, match="restored_mlflow and restored_mlflow_auth was interrupted; repeat it"):
         switch(database)
     report = backed.drill(backup=manifest.identifier)
