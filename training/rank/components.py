@@ -22,6 +22,7 @@ from training.objectives.objective import Objective
 from training.objectives.registry import build_objective, ranking_metric
 from training.optim import build_optimizer, peak_learning_rate
 from training.precision import Precision
+from training.rank.agreement import check_agreement
 from training.rank.context import RankContext
 from training.rank.first_samples import check_first_samples
 from training.recomputation import recompute_blocks
@@ -102,6 +103,9 @@ def _build_strategy(context: RankContext, bundle: DataBundle) -> Strategy:
     module = build_run_model(settings, bundle.spec, context.device, report=context.report)
     if (mode := settings.compute.activation_checkpointing) != "off":
         recompute_blocks(module, mode, model=settings.model.name)
+    if context.place.world > 1:
+        has_broadcast = settings.strategy.name == "ddp" and settings.loop.logical_shards is None
+        check_agreement(module, model=settings.model.name, device=context.device, has_broadcast=has_broadcast)
     if settings.strategy.name == "pipeline":
         inputs, _ = bundle.train.read(np.arange(2) % len(bundle.train))
         check_parts(module, inputs.to(context.device), model=settings.model.name)

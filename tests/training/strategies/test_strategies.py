@@ -16,6 +16,7 @@ from tests.training.runs import in_group, losses_of, train
 from training.data.types import SampleSpec
 from training.errors import SettingsError
 from training.launch.task import RankPlace
+from training.rank.agreement import check_agreement
 from training.strategies.data_parallel import DataParallel
 from training.strategies.single_process import SingleProcess
 
@@ -119,3 +120,39 @@ def test_weights_that_a_step_does_not_use_are_refused_by_name_or_allowed_by_a_se
     train(tmp_path / "allowed", 2, **recipe, communication={"unused_parameters": True})
     train(tmp_path / "one", 1, **recipe)
     assert losses_of(tmp_path / "allowed") == pytest.approx(losses_of(tmp_path / "one"), rel=1e-4)
+
+
+def _differing(place: RankPlace, *, difference: str, has_broadcast: bool) -> str:
+    """What is said of models that differ between the ranks."""
+    with in_group(place):
+        torch.manual_seed(place.rank if difference == "values" else 0)
+        names = ["first", "second"]
+        if difference == "order" and place.rank:
+            names.reverse()
+        model = nn.ModuleDict({name: nn.Linear(2, 2) for name in names})
+        if difference == "more" and place.rank:
+            model["third"] = nn.Linear(2, 2)
+        try:
+            check_agreement(model, model="own", device=CPU, has_broadcast=has_broadcast)
+        except SettingsError as error:
+            return str(error.args[0])
+        return ""
+
+
+@pytest.mark.parametrize(
+    ("difference", "has_broadcast", "said"),
+    [
+        ("none", False, ""),
+        ("order", True, "second.weight (2, 2) torch.float32 instead of first.weight (2, 2) torch.float32"),
+        ("more", True, "third.weight (2, 2) torch.float32 instead of nothing more"),
+        ("values", True, ""),
+        ("values", False, "the values of first.weight differ"),
+    ],
+)
+def test_ranks_that_have_built_different_models_are_refused_alike(
+    *, difference: str, has_broadcast: bool, said: str
+) -> None:
+    first, second = on_ranks(2, _differing, difference=difference, has_broadcast=has_broadcast)
+    assert first == second
+    assert said in first
+    assert bool(first) == bool(said)
