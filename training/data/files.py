@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 import stat
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 
 from training.errors import DataError
@@ -97,8 +99,10 @@ def _check_sizes(folder: Path, layout: Cifar10Layout) -> None:
             )
 
 
-IMAGE_SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
-"""File name suffixes of images, in any case; other files are ignored."""
+IMAGE_SUFFIXES = (
+    ".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tga", ".tif", ".tiff", ".webp",
+)  # fmt: skip
+"""File name suffixes of images that Pillow decodes, in any case; other files are counted, and left out."""
 
 _FOLDER_REMEDY = (
     "arrange the images as PATH/train/CLASS/*.jpg, PATH/val/CLASS/*.jpg and optionally PATH/test/CLASS/*.jpg"
@@ -154,22 +158,50 @@ def locate_image_folders(path: Path) -> ImageFolders:
     return folders
 
 
-def list_images(split: Path, class_name: str) -> Iterator[tuple[str, int]]:
-    """Yields the name and size in bytes of each image of a class, sorted by name.
+def list_images(folder: Path, left_out: Counter[str]) -> Iterator[tuple[str, int]]:
+    """Yields the name and size in bytes of each image of a class, sorted by name; of those in folders below it with the path from there.
+
+    Args:
+        folder: of the class.
+        left_out: counts the other files, by their suffix or as `hidden`.
 
     Raises:
         DataError: an image file is empty, or is not a file.
-        OSError: a file or the folder cannot be read, e.g. a link to nothing.
+        OSError: a file or a folder cannot be read, e.g. a link to nothing.
     """
-    with os.scandir(split / class_name) as entries:
-        images = sorted((entry for entry in entries if _is_image(entry)), key=lambda entry: entry.name)
-    for entry in images:
-        status = entry.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise DataError(f"image {entry.path} is not a file", remedy="replace, rename or delete it")
-        if status.st_size == 0:
-            raise DataError(f"image {entry.path} is empty (0 bytes)", remedy="replace or delete the file")
-        yield entry.name, status.st_size
+    for name, entry in sorted(_files_below(folder), key=itemgetter(0)):
+        if entry.name.startswith("."):
+            left_out["hidden"] += 1
+        elif not _is_image(entry):
+            left_out[Path(entry.name).suffix.lower() or "without a suffix"] += 1
+        else:
+            status = entry.stat()
+            if not stat.S_ISREG(status.st_mode):
+                raise DataError(f"image {entry.path} is not a file", remedy="replace, rename or delete it")
+            if status.st_size == 0:
+                raise DataError(f"image {entry.path} is empty (0 bytes)", remedy="replace or delete the file")
+            yield name, status.st_size
+
+
+def _files_below(
+    folder: Path, path: str = "", above: frozenset[tuple[int, int]] = frozenset()
+) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """The files of a folder and of those below it, each with its path from there; hidden folders, and links to one above, are passed over.
+
+    Args:
+        folder: what is listed.
+        path: that of the folder itself, with a slash at its end.
+        above: the folders above it, by device and inode.
+    """
+    status = folder.stat()
+    if (place := (status.st_dev, status.st_ino)) in above:
+        return
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if not entry.is_dir():
+                yield path + entry.name, entry
+            elif not entry.name.startswith("."):
+                yield from _files_below(Path(entry.path), f"{path}{entry.name}/", above | {place})
 
 
 def locate_text_files(path: Path) -> list[Path]:
@@ -212,12 +244,11 @@ def _check_classes(split: Path, classes: tuple[str, ...]) -> None:
                 f"class {split / name} is not in the training split",
                 remedy="rename the folder to a class under train, or remove it",
             )
-        with os.scandir(split / name) as entries:
-            if not any(_is_image(entry) for entry in entries):
-                raise DataError(
-                    f"class folder {split / name} has no images ({', '.join(IMAGE_SUFFIXES)})",
-                    remedy="add images, or remove the folder",
-                )
+        if not any(_is_image(entry) for _, entry in _files_below(split / name)):
+            raise DataError(
+                f"class folder {split / name} has no images ({', '.join(IMAGE_SUFFIXES)})",
+                remedy="add images, or remove the folder",
+            )
 
 
 def _is_image(entry: os.DirEntry[str]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from training.config.schema import DataSettings
+from training.data.classes import classes_file
 from training.data.files import list_images, locate_image_folders
 from training.data.fingerprint import fingerprint
 from training.data.holdout import hold_out
@@ -64,7 +66,8 @@ def load_image_folder(settings: DataSettings, options: ImageFolderOptions) -> Da
         DataError: a folder or class is missing or empty; `read` raises it for an image that cannot be decoded.
     """
     folders = locate_image_folders(settings.folder)
-    listings = {folder: _list_split(folder, folders.classes) for folder in folders.splits}
+    left_out = Counter[str]()
+    listings = {folder: _list_split(folder, folders.classes, left_out) for folder in folders.splits}
 
     def split(folder: Path, rows: NDArray[np.int64] | slice, *, augments: bool = False) -> ImageFolderSplit:
         names, labels, _ = listings[folder]
@@ -97,11 +100,19 @@ def load_image_folder(settings: DataSettings, options: ImageFolderOptions) -> Da
                 for column, array in (("names", names), ("sizes", sizes))
             },
         ),
+        files=classes_file(folders.classes, count=len(folders.classes)),
+        notes=_notes(left_out),
     )
 
 
+def _notes(left_out: Counter[str]) -> tuple[str, ...]:
+    """A line about the files that are no images, if there are any."""
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in left_out.most_common())
+    return (f"left out, because they are no images: {kinds}",) if kinds else ()
+
+
 def _list_split(
-    folder: Path, classes: Sequence[str]
+    folder: Path, classes: Sequence[str], left_out: Counter[str]
 ) -> tuple[NDArray[np.bytes_], NDArray[np.int64], NDArray[np.int64]]:
     """Returns the name, label and size in bytes of each image of a split."""
     names: list[bytes] = []
@@ -110,7 +121,7 @@ def _list_split(
     for label, class_name in enumerate(classes):
         if not (folder / class_name).is_dir():  # a small validation split need not have every class
             continue
-        for file, size in list_images(folder, class_name):
+        for file, size in list_images(folder / class_name, left_out):
             names.append(os.fsencode(f"{class_name}/{file}"))
             labels.append(label)
             sizes.append(size)

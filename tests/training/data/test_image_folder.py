@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -171,13 +172,29 @@ def test_without_a_validation_folder_a_fraction_of_each_class_is_held_out(root: 
     assert bundle.validation.draws == 0
 
 
-def test_without_a_test_folder_the_validation_split_is_the_test_split_and_other_files_are_ignored(root: Path) -> None:
+def test_without_a_test_folder_the_validation_split_is_the_test_split_and_other_files_are_counted(root: Path) -> None:
     (root / "train" / "apple" / "notes.txt").write_text("not an image")
     (root / "train" / "apple" / "._a.png").write_bytes(b"macOS metadata")
     shutil.rmtree(root / "test")
     bundle = _load(root)
     assert bundle.test is bundle.validation
     assert (len(bundle.train), len(bundle.test)) == (10, 4)
+    assert bundle.notes == ("left out, because they are no images: 1 hidden, 1 .txt",)
+
+
+def test_images_in_folders_below_that_of_their_class_are_used(root: Path) -> None:
+    """Also behind a link to a folder; one that leads back up is passed over."""
+    before = _load(root)
+    for number, name in enumerate(("monday/morning/a.JFIF", "tuesday/a.gif")):
+        (root / "train" / "pear" / name).parent.mkdir(parents=True)
+        colours = np.full((9, 9, 3), 50 * number, dtype=np.uint8)
+        Image.fromarray(colours).save(root / "train" / "pear" / name, format=("JPEG", "GIF")[number])
+    (root / "train" / "pear" / "linked").symlink_to("monday")
+    (root / "train" / "pear" / "monday" / "up").symlink_to("..")
+    bundle = _load(root)
+    assert len(bundle.train) == len(before.train) + 3
+    assert bundle.train.read(np.arange(len(bundle.train)))[1].tolist() == [0] * 5 + [1] * 8
+    assert json.loads(bundle.files["classes.json"]) == ["apple", "pear"]
 
 
 def test_the_fingerprint_depends_on_names_and_sizes_of_files_and_images_and_a_fraction_in_use(root: Path) -> None:
@@ -217,7 +234,6 @@ def test_an_image_that_is_no_readable_file_is_named_before_training(root: Path) 
     makes: list[tuple[Callable[[Path], object], str]] = [
         (_dangle, "No such file or directory"),
         (_link_to_itself, "Too many levels of symbolic links"),
-        (Path.mkdir, "is not a file"),
         (os.mkfifo, "is not a file"),
         (Path.touch, "is empty (0 bytes)"),
     ]

@@ -198,7 +198,7 @@ def test_all_damaged_shards_are_named(shards: Path) -> None:
 def test_samples_that_are_not_whole_are_refused(tmp_path: Path) -> None:
     cases: list[tuple[Members, str]] = [
         ({"a.png": image(1)}, "0.tar: no member .cls in sample a\n"),
-        ({"a.cls": b"1"}, "0.tar: no image (bmp, "),
+        ({"a.cls": b"1"}, "0.tar: no image (avif, bmp, "),
         ({"a.png": image(1), "a.jpg": image(1), "a.cls": b"1"}, "sample a has two images"),
         ({"a.png": image(1), "a.cls": b""}, "the class in a.cls is '', expected a number or a name"),
         ({"a.png": image(1), "a.cls": b"-1"}, "has the class -1"),
