@@ -156,9 +156,8 @@ class DataParallel(SingleProcess):
         """
         if self._looks_for_unused and self._parallel.require_backward_grad_sync:
             self._looks_for_unused = False
-            if unused := [
-                name for name, one in self.module.named_parameters() if one.requires_grad and one.grad is None
-            ]:
+            unused = [name for name, one in self.module.named_parameters() if one.requires_grad and one.grad is None]
+            if unused and self.has_gradients:  # without any, the objective is at fault
                 raise _unused(unused)
 
     def unused_by(self, error: RuntimeError) -> SettingsError | None:

@@ -13,6 +13,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from tests.training.checkpoint.parts import IDENTITY, SmallRun, Values, assert_same, checkpointer, progress, saved_run
+from training.checkpoint.manifest import LoopState
 from training.checkpoint.state import ModelState, OptimizerState
 from training.checkpoint.stateful import Stateful, StateRegistry
 from training.checkpoint.store import VerifiedCheckpoint, local_store
@@ -171,8 +172,10 @@ def test_the_layout_of_the_first_checkpoints_is_kept(tmp_path: Path) -> None:
     files = {file.name for file in checkpoint.manifest.files}
     assert files == {"model.safetensors", "optimizer.safetensors", "ema.safetensors", "state.json"}
     written = json.loads((checkpoint.path / "state.json").read_text())
+    progress = {"step": 3, "epoch": 1, "step_in_epoch": 3, "samples": 192}
+    assert LoopState.decode(json.dumps({**written, "progress": progress}).encode()).progress == checkpoint.progress
     assert written == {
-        "progress": {"step": 3, "epoch": 1, "step_in_epoch": 3, "samples": 192},
+        "progress": {**progress, "skipped": 0, "learning_rate": 0.0},
         "optimizer": "AdamW",
         "precision": {"scale": 2.0},
         "extra": {"best_metrics": [0.9, 0.8], "mine": {"count": 1}},
