@@ -200,7 +200,7 @@ def test_job_takes_the_configuration_and_model_of_the_code(tmp_path: Path, capsy
     assert status == 0
     assert joined_parts([part]) == pack(code).data
     written = yaml.safe_load(settings["data"]["settings.yaml"])
-    assert written["model"] == {"name": "nets:make", "options": {"width": 4}}
+    assert written["model"] == {"name": "nets:make", "options": {"width": 4}, "output": None}
     assert "--code /mnt/code-archive/code.tar.gz" in ray_job["spec"]["entrypoint"]
     _, (settings, *_) = job_yaml(tmp_path, "--code", str(code), "--config", "digits")
     assert yaml.safe_load(settings["data"]["settings.yaml"])["model"]["name"] == "simple_cnn"
