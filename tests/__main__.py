@@ -47,9 +47,8 @@ def main(arguments: Sequence[str]) -> int:
 
     pytest itself keeps the folders of its last sessions, elsewhere, for whoever looks for the cause of a failure.
     """
-    signal.pthread_sigmask(
-        signal.SIG_BLOCK, {*_STOPS, signal.SIGCHLD}
-    )  # pytest inherits it until tests/conftest.py takes stops
+    # pytest inherits it, until tests/conftest.py takes stops.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {*_STOPS, signal.SIGCHLD})
     kept = os.environ.get("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     # A short path: Ray has sockets there.
     with tempfile.TemporaryDirectory(prefix="rtp-", ignore_cleanup_errors=True) as folder:

@@ -16,7 +16,6 @@ from torch import nn
 from training.config.schema import ModelSettings
 from training.data.types import SampleSpec
 from training.errors import CheckpointError
-from training.factories import is_import_path
 from training.models.own import prepare_own_model
 from training.models.registry import build_model
 
@@ -142,7 +141,6 @@ def load_exported(folder: Path) -> nn.Module:
 def load_trained_model(weights: Path, settings: ModelSettings, spec: SampleSpec) -> nn.Module:
     """A model with the weights of a safetensors file, on the CPU, in evaluation mode."""
     module = build_model(settings, spec)
-    if is_import_path(settings.name):
-        prepare_own_model(module, settings, spec)
+    prepare_own_model(module, settings, spec)
     safetensors.torch.load_model(module, weights)
     return module.eval()

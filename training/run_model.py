@@ -10,7 +10,6 @@ from torch import nn
 from training.compute import arranged
 from training.config.schema import TrainingSettings
 from training.data.types import SampleSpec
-from training.factories import is_import_path
 from training.float8 import convert_linears
 from training.models.own import prepare_own_model
 from training.models.registry import build_model
@@ -33,8 +32,7 @@ def build_run_model(
     # A user's own dataset may have drawn from the global generators; the weights must not depend on that.
     torch.manual_seed(settings.run.seed)
     module = build_model(settings.model, spec).to(device)
-    if is_import_path(settings.model.name):
-        prepare_own_model(module, settings.model, spec)
+    prepare_own_model(module, settings.model, spec)
     module = arranged(module, settings.compute, spec)
     if settings.precision.mode == "fp8":
         report(convert_linears(module, device, model=settings.model.name))

@@ -51,7 +51,7 @@ def column_type(files: Sequence[ParquetFile], name: str, *, setting: str) -> pa.
 def is_number(kind: pa.DataType) -> bool:
     """Whether a type holds one number: an integer, a float, a decimal or a boolean, also as an entry of a dictionary."""
     tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean)
-    return any(test(_plain(kind)) for test in tests)
+    return any(test(plain_type(kind)) for test in tests)
 
 
 def is_list(kind: pa.DataType) -> bool:
@@ -63,7 +63,7 @@ def is_list(kind: pa.DataType) -> bool:
 def is_text(kind: pa.DataType) -> bool:
     """Whether a type holds one string, also as an entry of a dictionary."""
     tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-    return any(test(_plain(kind)) for test in tests)
+    return any(test(plain_type(kind)) for test in tests)
 
 
 def is_encoded(kind: pa.DataType) -> bool:
@@ -71,10 +71,10 @@ def is_encoded(kind: pa.DataType) -> bool:
     if pa.types.is_struct(kind):
         return kind.get_field_index("bytes") >= 0 and is_encoded(kind.field("bytes").type)
     tests = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
-    return any(test(_plain(kind)) for test in tests)
+    return any(test(plain_type(kind)) for test in tests)
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
+def plain_type(kind: pa.DataType) -> pa.DataType:
     """The type of the entries of a dictionary, or the type itself."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
@@ -121,7 +121,7 @@ def numbers(column: pa.ChunkedArray, name: str, *, length: int) -> NDArray[np.ge
 
 def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """A column of numbers without dictionaries and decimals, which NumPy has as objects."""
-    plain = _plain(column.type)
+    plain = plain_type(column.type)
     return column.cast(pa.float64() if pa.types.is_decimal(plain) else plain)
 
 

@@ -12,7 +12,16 @@ from numpy.typing import NDArray
 
 from training.data.classes import Classes, number_classes, unknown_classes
 from training.data.options import TargetKind
-from training.data.parquet_columns import column_type, is_list, is_number, is_text, list_length, numbers, refuse_nulls
+from training.data.parquet_columns import (
+    column_type,
+    is_list,
+    is_number,
+    is_text,
+    list_length,
+    numbers,
+    plain_type,
+    refuse_nulls,
+)
 from training.data.parquet_files import ParquetFile
 from training.errors import DataError, SettingsError
 
@@ -59,7 +68,7 @@ def read_targets(files: Sequence[ParquetFile], name: str, *, train: int, kind: T
         DataError: a target is null, a class is not in the training split, or a file is damaged.
     """
     found = column_type(files, name, setting="target")
-    plain = found.value_type if pa.types.is_dictionary(found) else found
+    plain = plain_type(found)
     is_whole = pa.types.is_integer(plain) or pa.types.is_boolean(plain)
     wanted = kind or ("classes" if is_whole or is_text(found) else "values")
     if wanted == "classes" and is_text(found):

@@ -149,7 +149,7 @@ def load_dataset(settings: DataSettings, *, targets: TargetKind | None = None) -
     """
     validate(settings)
     options = settings.options
-    if targets is not None and settings.dataset == "parquet" and options.get("target") is not None:
+    if targets is not None and _has_either(settings.dataset):
         options = {"targets": targets, **options}
     with _reading(settings):
         bundle = cast("DataBundle", DATASETS.build(settings.dataset, settings, options))
@@ -161,6 +161,11 @@ def load_dataset(settings: DataSettings, *, targets: TargetKind | None = None) -
                 remedy="every split needs a sample: choose another data.validation_fraction, or add samples",
             )
     return bundle
+
+
+def _has_either(dataset: str) -> bool:
+    """Whether the targets of a dataset are classes or values, as its options say."""
+    return not is_import_path(dataset) and "targets" in DATASETS.find(dataset).options.model_fields
 
 
 @contextmanager

@@ -92,6 +92,12 @@ class DataBundle:
     files: Mapping[str, bytes] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
+    @property
+    def splits(self) -> dict[str, Split]:
+        """The splits by name; one that serves as validation and test once."""
+        splits = {"train": self.train, "validation": self.validation}
+        return splits if self.test is self.validation else {**splits, "test": self.test}
+
 
 @dataclass(frozen=True, eq=False)
 class Batch:

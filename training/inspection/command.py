@@ -63,19 +63,13 @@ def inspect(settings: TrainingSettings, options: DataOptions) -> ExitStatus:
 def _read(bundle: DataBundle, samples: int | None) -> dict[str, Contents]:
     """Read the splits and print what is in them."""
     contents: dict[str, Contents] = {}
-    for name, split in _splits(bundle).items():
+    for name, split in bundle.splits.items():
         ids = _chosen(split, samples)
         contents[name] = scan(split, ids, processes=_cpus(), report=_Progress(name, len(ids)))
         _print_contents(name, split, contents[name], is_sampled=len(ids) < len(split))
     if bundle.test is bundle.validation:
         print("test         the validation split")
     return contents
-
-
-def _splits(bundle: DataBundle) -> dict[str, Split]:
-    """The splits by name; one that serves twice once."""
-    splits = {"train": bundle.train, "validation": bundle.validation}
-    return splits if bundle.test is bundle.validation else {**splits, "test": bundle.test}
 
 
 def _chosen(split: Split, samples: int | None) -> NDArray[np.int64]:

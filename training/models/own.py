@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from training.config.schema import ModelSettings
 from training.data.types import SampleSpec
 from training.errors import SettingsError
+from training.factories import is_import_path
 
 _LOGITS = "logits"
 """What transformers' models call their scores."""
@@ -58,6 +59,7 @@ class SelectedOutput:
 def prepare_own_model(module: nn.Module, settings: ModelSettings, spec: SampleSpec) -> None:
     """Run a model once, which also makes its lazy parameters, have it return one tensor, and see that its state can be saved.
 
+    Does nothing to a built-in model.
     Buffers that are views or expanded get memory of their own: no file can hold them, and nothing can be loaded into them. A model that
     does not take zeros is not run.
 
@@ -70,6 +72,8 @@ def prepare_own_model(module: nn.Module, settings: ModelSettings, spec: SampleSp
         SettingsError: there is no tensor among the outputs; or a part of the state cannot be saved or restored: a parameter that shares a
             part of its memory with another, one that is no tensor, or one that training makes.
     """
+    if not is_import_path(settings.name):
+        return
     module.register_forward_hook(SelectedOutput(settings))
     takes_zeros = _run(module.eval(), spec)
     _own_memory(module, settings.name)
@@ -107,7 +111,7 @@ def _run(module: nn.Module, spec: SampleSpec) -> bool:
 
 def _own_memory(module: nn.Module, model: str) -> None:
     """Replace buffers that do not have their memory to themselves, and refuse such parameters."""
-    users = Counter(one.untyped_storage().data_ptr() for one in {id(one): one for one in module.parameters()}.values())
+    users = Counter(one.untyped_storage().data_ptr() for one in module.parameters())
     for name, parameter in module.named_parameters():
         if users[parameter.untyped_storage().data_ptr()] > 1:
             raise _unsaved(model, name, "shares memory with another parameter", "use one parameter in both places")
@@ -116,13 +120,12 @@ def _own_memory(module: nn.Module, model: str) -> None:
     cloned: dict[int, Tensor] = {}
     for path, part in module.named_modules():
         for key, buffer in part.named_buffers(recurse=False):
-            if _is_whole(buffer) and not users[buffer.untyped_storage().data_ptr()]:
-                continue
             if users[buffer.untyped_storage().data_ptr()]:
                 raise _unsaved(
                     model, f"{path}.{key}".lstrip("."), "shares memory with a parameter", "compute it in forward()"
                 )
-            part._buffers[key] = cloned.setdefault(id(buffer), buffer.clone(memory_format=torch.contiguous_format))  # noqa: SLF001
+            if not _is_whole(buffer):
+                part._buffers[key] = cloned.setdefault(id(buffer), buffer.clone(memory_format=torch.contiguous_format))  # noqa: SLF001
 
 
 def _is_whole(tensor: Tensor) -> bool:

@@ -21,10 +21,7 @@ def check_first_samples(bundle: DataBundle, objective: Objective) -> None:
             the split, what was expected and what was found.
         DataError: a sample cannot be read.
     """
-    splits = {"train": bundle.train, "validation": bundle.validation}
-    if bundle.test is not bundle.validation:
-        splits["test"] = bundle.test
-    for name, split in splits.items():
+    for name, split in bundle.splits.items():
         inputs, targets = split.read(np.arange(min(_SAMPLES, len(split))))
         try:
             _check_inputs(inputs, bundle.spec)
