@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
@@ -68,10 +67,8 @@ def test_a_job_is_that_of_the_cron_job_with_more_arguments(environment: Environm
 def test_a_drill_that_found_differences_fails_with_its_first_pod_and_ends_the_command_with_its_status(
     environment: Environment, started: Manifest
 ) -> None:
-    ending = threading.Thread(target=end_pod, args=(environment.cluster, started, 1))
-    ending.start()
+    end_pod(environment.cluster, started, 1)
     assert follow_job(environment.cluster, started, "the drill", Output(as_json=False)) == ExitStatus.FAILED
-    ending.join()
 
 
 def test_the_alert_sees_the_success_of_a_drill_that_was_started_by_hand(

@@ -84,7 +84,7 @@ def follow(api: KubernetesApi, job: Manifest, followed: Followed) -> ExitStatus:
         try:
             now = api.read(job)
             pods = source.all()
-            said = _reason(api, pods)
+            said = _reason(api, job, pods)
         except (ConnectionLostError, ApiError) as error:
             if isinstance(error, ApiError) and not error.is_transient:
                 raise
@@ -110,17 +110,19 @@ def is_over(job: Manifest) -> bool:
     return has_condition(job, "Complete") or has_condition(job, "Failed")
 
 
-def _reason(api: KubernetesApi, pods: list[Manifest]) -> str:
-    """Why no pod runs; empty if one does, or is over."""
-    if any((pod.get("status") or {}).get("phase", "Pending") != "Pending" for pod in pods[-1:]):
+def _reason(api: KubernetesApi, job: Manifest, pods: list[Manifest]) -> str:
+    """Why no pod runs, or none could be created; empty if one runs, or is over."""
+    newest, metadata = pods[-1:], job["metadata"]
+    if any((pod.get("status") or {}).get("phase", "Pending") != "Pending" for pod in newest):
         return ""
-    names = {pod["metadata"]["name"] for pod in pods}
+    names = {metadata["name"], *(pod["metadata"]["name"] for pod in pods)}
     events = [
         event
-        for event in (api.items(*EVENT, namespace=pods[-1]["metadata"]["namespace"]) if pods else ())
+        for event in api.items(*EVENT, namespace=metadata["namespace"])
         if event["involvedObject"].get("name") in names
     ]
-    return f"waiting: {waiting_reason(pods[-1:], events)}" if pods else ""
+    reason = waiting_reason(newest, events)
+    return f"waiting: {reason}" if reason else ""
 
 
 def _status(job: Manifest, pods: list[Manifest]) -> ExitStatus:
