@@ -47,7 +47,7 @@ training = $(python) -m training
 settings = $(call options,CONFIG,--config) $(call option,MODEL,--model) $(call option,DATASET,--dataset) $(call option,OBJECTIVE,--objective) \
   $(call option,DATA,--data-path) $(call option,WORKERS,--num-workers) $(gpu) $(call option,EPOCHS,--epochs) \
   $(call option,BATCH,--batch) $(call option,LR,--lr) $(call option,SEED,--seed) $(call option,LAUNCHER,--launcher) \
-  $(call option,NAME,--name) $(call options,SET,--set)
+  $(call option,NAME,--name) $(call option,SET,--set-all)
 
 # With ENV=… the same commands run on that environment's cluster.
 cluster = $(call option,ENV,--env) $(call option,TEAM,--team) $(call option,OUTPUTS,--outputs)
@@ -64,7 +64,7 @@ user-command = run $(cmd) $(code) $(call option,WORKERS,--workers) $(gpu) $(call
 run = $(call argument,$(if $(call is_typed,JOB),JOB,NAME))
 environment-run = environment-$(if $(call is_typed,ENV),infra,train)
 
-##@ Train (variables: CODE=../my-project MODEL DATASET OBJECTIVE DATA WORKERS GPU=1 EPOCHS BATCH LR SEED CONFIG LAUNCHER NAME SET="a.b=c d.e=f" ARGS)
+##@ Train (variables: CODE=../my-project MODEL DATASET OBJECTIVE DATA WORKERS GPU=1 EPOCHS BATCH LR SEED CONFIG LAUNCHER NAME SET="a.b=c d.e='f g'" ARGS)
 
 .PHONY: train
 train: $(environment-run) ## Train a model; by default a small CNN on digits with 2 workers. On a cluster: ENV=… TEAM=… [GROUP=… | GPU_MODEL=… SPOT=1, IMAGE=…, DETACH=1 SCHEDULE="0 2 * * *"], or RAY=file.yaml
@@ -84,7 +84,7 @@ new: environment-train ## Write a project with your own model, dataset and objec
 
 .PHONY: resume
 resume: $(environment-run) ## Resume the newest run, or NAME=…, from its newest good checkpoint. On a cluster: ENV=… JOB=…, or RAY=file.yaml JOB=…
-	@$(training) resume $(run) $(call options,SET,--set) $(code) $(cluster) $(machines) $(group) $(restarts) $(detached) $(extra)
+	@$(training) resume $(run) $(call option,SET,--set-all) $(code) $(cluster) $(machines) $(group) $(restarts) $(detached) $(extra)
 
 .PHONY: stop
 stop: $(environment-run) ## Stop the newest run, or NAME=…, after it commits a checkpoint. On a cluster: ENV=… JOB=…, or RAY=file.yaml JOB=…

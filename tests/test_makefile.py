@@ -12,7 +12,7 @@ PROFILED = "training train --set profile.start_step=10"
 PLANNED = {
     "train": "training train",
     "train CONFIG='a b.yaml' DATA='c d' GPU=1": "training train --config a --config b.yaml --data-path 'c d' --use-gpu",
-    """train NAME="it's" SET='a.b=3 c=[1,2]' GPU=0""": """training train --no-use-gpu --name "it's" --set a.b=3 --set c=[1,2]""",
+    """train NAME="it's" SET='a.b=3 c=[1,2]' GPU=0""": """training train --no-use-gpu --name "it's" --set-all 'a.b=3 c=[1,2]'""",
     """train ARGS="--print-config --set 'run.name=a b'" """: "training train --print-config --set 'run.name=a b'",
     "train ENV=dev SPOT=1 DETACH=1 SCHEDULE='0 2 * * *'": "training train --env dev --spot --detach --schedule '0 2 * * *'",
     "job EPOCHS=3 ENV=dev OUT='a b.yaml'": "training job --epochs 3 --env dev --out 'a b.yaml'",

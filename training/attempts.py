@@ -79,6 +79,9 @@ def run_attempts(
         incidents.append(
             Incident(attempt=attempt, began=began, ended=time.monotonic(), failure=failure, committed=_committed(run))
         )
+        if failure.kind == failures.STOPPED_WAITING:
+            emit(Notice(level="warning", message=failure.headline))
+            return Outcome(status="stopped", step=_committed(run))
         decision = policy.decide(incidents)
         emit(_event(incidents[-1], decision))
         if isinstance(decision, Stop):
@@ -86,7 +89,7 @@ def run_attempts(
             reason = "\n".join(filter(None, [decision.reason, describe_poison(decision.poison, settings, run.path)]))
             raise _as_error(failure, remedy=remedy, code=code, reason=reason)
         emit(Notice(level="warning", message=f"{failure.headline}; {_restart_in_words(decision, failure)}"))
-        if decision.delay and not _waited(decision.delay, run, emit):
+        if run.stop_is_requested() or (decision.delay and not _waited(decision.delay, run, emit)):
             return Outcome(status="stopped", step=_committed(run))
 
 

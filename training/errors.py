@@ -10,6 +10,7 @@ __all__ = [
     "DeviceError",
     "ExitStatus",
     "Interrupted",
+    "LoaderProcessError",
     "NonFiniteLossError",
     "OutOfMemoryError",
     "PlatformError",
@@ -33,7 +34,13 @@ class CheckpointError(PlatformError):
 
 
 class ResumeMismatchError(RefusedError):
-    """A checkpoint belongs to another dataset, model or global batch than the settings (exit status 3)."""
+    """A checkpoint belongs to another dataset, model or global batch than the settings (exit status 3).
+
+    Attributes:
+        dataset_fingerprint: of the checkpoint, if it is of another dataset.
+    """
+
+    dataset_fingerprint: str = ""
 
 
 class TrainingFailedError(PlatformError):
@@ -46,6 +53,10 @@ class NonFiniteLossError(TrainingFailedError):
 
 class OutOfMemoryError(TrainingFailedError):
     """A rank ran out of memory (exit status 1)."""
+
+
+class LoaderProcessError(TrainingFailedError):
+    """A process of the data loader was killed, or ended by itself (exit status 1)."""
 
 
 class DeviceError(TrainingFailedError):

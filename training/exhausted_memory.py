@@ -1,7 +1,8 @@
-"""Limits the GPU memory of a rank, and says what to change when memory runs out."""
+"""Limits the GPU memory of a rank, and says what to change when memory runs out, or a loader process ends."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -9,11 +10,15 @@ import torch
 
 from training.config.schema import ComputeSettings, LoopSettings, TrainingSettings
 from training.config.strategy import schedule_accepts
-from training.errors import OutOfMemoryError
+from training.errors import LoaderProcessError, OutOfMemoryError
 from training.recovery.causes import is_out_of_memory
 
 _ADVICE_OF_TORCH = " If reserved but unallocated memory"
 """Where its own advice begins, which names variables and not settings."""
+
+_LOST_LOADER = re.compile(
+    r"DataLoader worker \(pid.*?\) (?P<how>is killed by signal: [\w ]+|exited unexpectedly[\w ]*)"
+)
 
 
 def limit_memory(settings: ComputeSettings, device: torch.device) -> None:
@@ -32,10 +37,12 @@ def explained_in_training(settings: TrainingSettings, *, step: Callable[[], int]
 
     Raises:
         OutOfMemoryError: memory ran out; names the micro-batch and the settings that need less.
+        LoaderProcessError: a process of the data loader was killed.
     """
     try:
         yield
     except (torch.OutOfMemoryError, RuntimeError, MemoryError) as error:
+        _refuse_lost_loader(error)
         if not is_out_of_memory(error):
             raise
         raise OutOfMemoryError(
@@ -51,10 +58,12 @@ def explained_in_evaluation(settings: TrainingSettings) -> Iterator[None]:
 
     Raises:
         OutOfMemoryError: memory ran out; names the batch.
+        LoaderProcessError: a process of the data loader was killed.
     """
     try:
         yield
     except (torch.OutOfMemoryError, RuntimeError, MemoryError) as error:
+        _refuse_lost_loader(error)
         if not is_out_of_memory(error):
             raise
         batch = settings.loop.evaluation_batch
@@ -62,6 +71,17 @@ def explained_in_evaluation(settings: TrainingSettings) -> Iterator[None]:
             f"evaluation: out of memory with {batch} samples at a time (loop.evaluation_batch): {_first_line(error)}",
             remedy=f"set loop.evaluation_batch={max(1, min(batch // 2, _rows(settings)))}; metrics change by rounding at most",
         ) from error
+
+
+def _refuse_lost_loader(error: BaseException) -> None:
+    """Raise anew what torch's handler of SIGCHLD raises, at any line of the rank, when a loader process ends."""
+    if (lost := _LOST_LOADER.search(str(error))) is None:
+        return
+    raise LoaderProcessError(
+        f"a process of the data loader {lost['how'].strip(' .')}",
+        remedy="it is often the out-of-memory killer, or a full /dev/shm (Bus error): check dmesg or the pod's status; lower "
+        "data.loader_workers or data.prefetch, or give the ranks more memory",
+    ) from error
 
 
 def _rows(settings: TrainingSettings) -> int:

@@ -26,7 +26,11 @@ from training.recovery.causes import Cause, cause_of, speaks_of_timeout
 from training.user_code import user_traceback
 
 STEP_DEADLINE: Final = "StepDeadlineExceeded"
-"""Kind of the failure of a rank that `training.callbacks.step_deadline` ends."""
+"""Kind of the failure of a rank whose step `training.deadlines` ends."""
+BATCH_DEADLINE: Final = "BatchDeadlineExceeded"
+"""The same for a wait for a batch."""
+STOPPED_WAITING: Final = "StoppedWaiting"
+"""The same for one that goes on while the run is asked to stop."""
 
 _DIED = "WorkerDied"
 _HUNG = "RankNotAnswering"
@@ -251,7 +255,7 @@ def _of_exit(rank: int, status: int | None, found: Evidence, *, output: str) -> 
     """The failure of a rank that ended without a record, with its exit status if that is known."""
     if found.exceeded_deadline:
         message = f"rank {rank} did not end its step in time (recovery.step_deadline)"
-        remedy = remedy_of_deadline()
+        remedy = remedy_of_deadline("the deadline")
         return Failure.sudden(message, kind=STEP_DEADLINE, cause=Cause.HANG, remedy=remedy, found=found)
     number = found.fatal if status is None or found.fatal else signal.Signals(-status) if status < 0 else None
     if number is not None:
@@ -322,11 +326,10 @@ def _of_start(message: str, facts: Sequence[Fact]) -> Failure:
     return Failure.sudden(message, kind="NotStarted", cause=Cause.STARTUP)
 
 
-def remedy_of_deadline() -> str:
-    """What to do about a step that took too long."""
+def remedy_of_deadline(setting: str) -> str:
+    """What to do about a step, or a wait for a batch, that took longer than a setting allows."""
     return (
-        "it hangs, or the step takes longer: see the stacks in the run's folder, failures/; raise recovery.step_deadline if steps are that "
-        "slow"
+        f"it hangs, or takes longer: see the stacks in the run's folder, failures/; raise {setting} if it is that slow"
     )
 
 

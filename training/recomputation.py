@@ -18,7 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from training.errors import SettingsError
-from training.strategies.units import units_of
+from training.strategies.units import blocks_of
 
 _aten = torch.ops.aten
 _EXPENSIVE: Final = [
@@ -92,7 +92,7 @@ def recompute_blocks(module: nn.Module, mode: Literal["full", "selective"], *, m
     Raises:
         SettingsError: it has no blocks.
     """
-    blocks = units_of(module)
+    blocks = blocks_of(module)
     if not blocks:
         raise SettingsError(
             f"compute.activation_checkpointing={mode}: model.name={model} has no blocks (nn.Sequential or nn.ModuleList)",

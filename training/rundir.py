@@ -47,6 +47,9 @@ from training.environment import run_arguments
 from training.errors import PreflightError, SettingsError
 from training.profiling.request import RequestFile
 
+DATA_FOLDER: Final = "data"
+"""In the folder of a run: what it keeps of its dataset."""
+
 RUN_DIRECTORY: Final = "RTP_RUN_DIRECTORY"
 """Environment variable of the default folder of the runs."""
 

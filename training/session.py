@@ -17,6 +17,7 @@ from training.data import cache
 from training.data import registry as datasets
 from training.data.loaders import RankLoaders
 from training.data.types import DataBundle
+from training.deadlines import Deadlines
 from training.errors import NonFiniteLossError
 from training.exhausted_memory import explained_in_training, limit_memory
 from training.export import export_model, keep_files
@@ -31,6 +32,7 @@ from training.rank.context import RankContext
 from training.rank.loop import build_loop
 from training.rank_check import check_rank
 from training.recovery.causes import is_communication_error
+from training.rundir import DATA_FOLDER
 from training.seeding import configure_threads, seed_everything
 
 _NO_GPU = "the GPUs of this sandbox do not exist: training on the CPU, with Gloo"
@@ -102,7 +104,7 @@ class Session:
         context.phase("data")
         bundle = datasets.load_dataset(cache.cached(settings.data), targets=targets_of(settings.objective))
         if context.place.rank == 0:
-            keep_files(bundle.files, context.task.run_directory / "data")
+            keep_files(bundle.files, context.task.run_directory / DATA_FOLDER)
             for note in bundle.notes:
                 context.report(note)
         context.phase("model")
@@ -135,10 +137,17 @@ class Session:
     def _build_loop(self, components: Components) -> Loop:
         context = self._context
         code = context.task.code
-        loaders = RankLoaders(context.settings, context.share, context.device, code=code.folder if code else None)
-        callbacks = build_callbacks(
-            context, components, loaders, self._recorder, added=self._callbacks, gate=self._gate
+        place = context.place
+        deadlines = Deadlines(
+            context.settings,
+            context.task.run_directory,
+            attempt=context.task.attempt,
+            rank=place.rank,
+            dump_collectives=self._recorder.dump if place.world > 1 else lambda: None,
         )
+        folder = code.folder if code else None
+        loaders = RankLoaders(context.settings, context.share, context.device, code=folder, waiting=deadlines)
+        callbacks = build_callbacks(context, components, loaders, deadlines, added=self._callbacks, gate=self._gate)
         return build_loop(context, components, loaders, callbacks, memory=self._memory, wants_stop=self._wants_stop)
 
     def _export(self, components: Components, bundle: DataBundle) -> str:

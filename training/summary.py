@@ -44,4 +44,5 @@ def delivered_text(delivery: DeliveryReport) -> str:
     """Where a complete delivery of a run or a search is; outside of a job also the command that opens this machine's MLflow."""
     model = f", model {delivery.model}" if delivery.model else ""
     opens = "  (make ui)" if run_arguments() is None else ""
-    return f"run {delivery.run_id}{model} in {delivery.uri}{opens}"
+    lacks = f"; {delivery.lacks}" if delivery.lacks else ""
+    return f"run {delivery.run_id}{model} in {delivery.uri}{opens}{lacks}"

@@ -118,6 +118,7 @@ def test_git_has_neither_outputs_nor_counts_and_every_notebook_is_executed_here(
 # Each trains or searches: a notebook that no test executes breaks unseen.
 @pytest.mark.parametrize("name", SHOWN)
 def test_a_notebook_runs_from_top_to_bottom(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Some are over 20 CPU seconds: a notebook is run as it is shipped, and each trains in processes of its own.
     if name == "deepspeed":
         if importlib.util.find_spec("deepspeed") is None:
             skipped("DeepSpeed", "not installed", "make env FOR=dev")
@@ -135,6 +136,7 @@ def test_a_run_that_does_not_exist_is_named_in_the_notebook(tmp_path: Path, monk
 
 
 def test_fsdp2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Over 20 CPU seconds: two strategies of several ranks are what the notebook compares.
     notebook = execute("fsdp2", tmp_path, monkeypatch)
     assert_quiet(notebook)
     assert "blocks.0" in shown(notebook, "units_of(model)}")

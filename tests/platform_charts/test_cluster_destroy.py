@@ -38,6 +38,7 @@ def destroy(operated: Operated, recording: Recording) -> None:
 @pytest.mark.extended
 @pytest.mark.timeout(600)
 def test_a_running_and_a_queued_job_do_not_keep_their_stack() -> None:
+    # Over 20 CPU seconds: it destroys a whole stack, so it needs one with all operators of its own.
     operator_program(KUEUE)
     with operating() as operated:
         running = operated.submit(job("running", team="research", group="a10g", workers=8))

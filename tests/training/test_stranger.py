@@ -119,6 +119,7 @@ def test_the_tests_of_a_new_project_pass_and_fail_with_the_project(project: Path
 
 @pytest.mark.extended
 def test_the_notebook_of_a_new_project_evaluates_a_run(project: Path, tmp_path: Path) -> None:
+    # Over 20 CPU seconds: the run and the notebook that reads it are separate processes, as a user has them.
     run = train(project, "tumour_cost-first", *TORCHRUN)
     execute = ("nbconvert", "--to", "notebook", "--execute", "--output-dir", str(tmp_path), "results.ipynb")
     python("-m", *execute, cwd=project, RTP_RUN_DIRECTORY=str(run.parent), JUPYTER_PLATFORM_DIRS="1")

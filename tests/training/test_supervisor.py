@@ -10,6 +10,8 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,7 @@ from training.errors import (
 from training.evidence import StepFile
 from training.failures import Failure
 from training.launch.task import Outcome, RankTask, WorkersFailedError, unheard
+from training.recovery.causes import Cause
 from training.rundir import RunDirectory
 
 DONE = Outcome(status="done", step=42, weights_sha256="ab" * 32)
@@ -168,6 +171,18 @@ def test_a_signal_ends_the_wait_for_a_restart_at_once(run: RunDirectory, supervi
     thread.join()
     assert (outcome.status, launcher.attempts) == ("stopped", [0, 1])
     assert select(read_all(run.path), RunEnded)[-1].status == "interrupted"
+
+
+def test_no_rank_is_started_again_once_the_run_is_asked_to_stop(run: RunDirectory, supervise: Supervise) -> None:
+    def fail_meanwhile(kind: str, task: RankTask) -> Outcome:
+        run.request_stop()
+        failure = Failure.sudden("waited for a batch for 16 s", kind=kind, cause=Cause.HANG)
+        failures.record(run.path, replace(failure, rank=0), attempt=task.attempt)
+        raise WorkersFailedError("status 1", exits={0: 1})
+
+    for kind, restarts in ((failures.STEP_DEADLINE, 2), (failures.STOPPED_WAITING, 0)):
+        launcher = ScriptedLauncher(partial(fail_meanwhile, kind))
+        assert supervise(launcher, max_restarts=restarts).status == "stopped", kind
 
 
 def test_a_refusal_keeps_its_status_and_is_final(run: RunDirectory, supervise: Supervise) -> None:

@@ -54,6 +54,7 @@ KEPT: Mapping[str, str] = {
     "data.path": "the dataset's fingerprint is part of the run's identity",
     "data.cache": "it is a copy of data.path",
     "data.options": "the dataset's fingerprint is part of the run's identity",
+    "data.fingerprint": "the dataset's fingerprint is part of the run's identity",
     "data.validation_fraction": "the dataset's fingerprint is part of the run's identity",
     "objective.name": "it is part of the run's identity",
     "optimizer.name": "the optimizer's tensors are those of its class",

@@ -339,11 +339,14 @@ class CheckpointStore:
 
     def _refuse_another_run(self, manifest: Manifest, identity: Identity) -> None:
         if mismatches := manifest.identity.mismatches(identity):
-            raise ResumeMismatchError(
+            error = ResumeMismatchError(
                 f"the checkpoint {self.path(manifest.step)} belongs to another run: {'; '.join(mismatches)}",
                 remedy="set model.name, objective.name, data.*, loop.global_batch and run.seed back to the saved values, "
                 "or start a new run under another run.name",
             )
+            if manifest.identity.dataset_fingerprint != identity.dataset_fingerprint:
+                error.dataset_fingerprint = manifest.identity.dataset_fingerprint
+            raise error
 
     def _verified(self, step: int, identity: Identity, skipped: list[str]) -> VerifiedCheckpoint:
         manifest = self._manifest(step)

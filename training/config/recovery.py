@@ -78,7 +78,7 @@ class RecoverySettings(Section):
     )
     hang: RestartSettings = Field(
         default_factory=RestartSettings,
-        description="A rank did not answer within scale.collective_timeout, or exceeded recovery.step_deadline.",
+        description="A rank did not answer within scale.collective_timeout, or exceeded a deadline of recovery.",
     )
     hardware: HardwareRestarts = Field(
         default_factory=HardwareRestarts,
@@ -102,6 +102,14 @@ class RecoverySettings(Section):
     step_deadline: Timeout | None = Field(
         None,
         description="Seconds of a step, with the wait for its batch, after which a rank ends with its stacks; the first step of an "
-        "attempt, which may compile, has none. null is no deadline: between ranks scale.collective_timeout bounds a hang, and a cold file "
-        "system or a new shape that compiles looks like one.",
+        "attempt has recovery.first_step_deadline. null is no deadline: between ranks scale.collective_timeout bounds a hang, and a new "
+        "shape that compiles looks like one.",
+    )
+    first_step_deadline: Timeout | None = Field(
+        3600.0,
+        description="Seconds of an attempt's first step, which may compile, after which a rank ends with its stacks; null is no deadline.",
+    )
+    batch_deadline: Timeout | None = Field(
+        600.0,
+        description="Seconds of a wait for a batch, also of an evaluation, after which a rank ends with its stacks; null is no deadline.",
     )

@@ -88,6 +88,11 @@ class StrategySettings(Section):
         """Whether DeepSpeed distributes the model."""
         return self.name in deepspeed.STAGES
 
+    @property
+    def is_fully_sharded(self) -> bool:
+        """Whether FSDP2 distributes the model."""
+        return self.name in {"fsdp2", "hsdp"}
+
     def _check_the_pipeline(self) -> None:
         if self.name != "pipeline":
             for key in ("stages", "schedule", "stages_per_rank"):

@@ -73,6 +73,11 @@ class DataSettings(Section):
         None, description="Folder on a local disk that path is copied to before training; null reads it in place."
     )
     options: dict[str, OptionValue] = Field(default_factory=dict, description="Options of the dataset, by name.")
+    fingerprint: Literal["files", "contents"] = Field(
+        "files",
+        description="What has to be equal on resume: files (names and sizes of images; footers of Parquet files and headers of shards) | "
+        "contents (also every byte of the files; each is read once per machine).",
+    )
     augment: bool = Field(True, description="Apply the dataset's augmentation to the training split.")
     validation_fraction: Fraction = Field(
         0.1,

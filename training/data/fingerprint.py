@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.config.schema import OptionValue
+from training.data.options import Orientation
 
 
 def fingerprint(description: Mapping[str, OptionValue], arrays: Mapping[str, NDArray[np.generic]]) -> str:
@@ -25,3 +26,16 @@ def fingerprint(description: Mapping[str, OptionValue], arrays: Mapping[str, NDA
         digest.update(json.dumps([name, array.dtype.str, array.shape]).encode())
         digest.update(array.view(np.uint8).data)
     return digest.hexdigest()
+
+
+def image_fingerprints(stored: str, orientation: Orientation) -> tuple[str, dict[str, str]]:
+    """The fingerprint of images with their orientation, and that of earlier releases, see `DataBundle.earlier`.
+
+    Args:
+        stored: fingerprint of the images as they are stored, without an orientation.
+        orientation: as they are read.
+    """
+    if orientation == "stored":
+        return stored, {}
+    upright = hashlib.sha256(json.dumps([stored, orientation]).encode()).hexdigest()
+    return upright, {stored: "data.options.orientation=stored"}

@@ -1,4 +1,4 @@
-"""Processes that are forked until one starts.
+"""Processes that are forked until one starts, and that pass on why they cannot pass on a batch.
 
 CPython before 3.11.10 can deadlock a forked child before it runs any Python code: the fork copies the lock of the list of
 thread states, which another thread may hold at that moment and nobody releases in the child (python/cpython, issue 112275).
@@ -11,19 +11,29 @@ a rank that is killed while its loader starts would leave workers for ever.
 from __future__ import annotations
 
 import multiprocessing.connection
+import multiprocessing.queues
 import os
+import shutil
 import signal
 import sys
 from multiprocessing import popen_fork
 from multiprocessing.context import ForkContext, ForkProcess
 from multiprocessing.process import BaseProcess
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from training.errors import PlatformError
 from training.launch.processes import die_with_parent
 
 PATIENCE = (10.0, 30.0, 90.0)
 """Seconds to wait for a child, attempt by attempt. One that is only slow has done nothing yet, and may be killed."""
+
+if TYPE_CHECKING:
+    _AnyQueue = multiprocessing.queues.Queue[Any]
+else:
+    _AnyQueue = multiprocessing.queues.Queue  # generic for type checkers only
+
+_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where Linux has what torch shares between processes
 
 
 class _Popen(popen_fork.Popen):
@@ -76,7 +86,34 @@ class _Process(ForkProcess):
         return super()._bootstrap(parent_sentinel)  # type: ignore[misc,no-any-return] # not in typeshed
 
 
+class _Queue(_AnyQueue):
+    """A queue of (number, item) in which an error takes the place of an item that its thread cannot send.
+
+    That thread prints the error and goes on with the next item, so that who waits for this one would wait for ever.
+    """
+
+    def _on_queue_feeder_error(self, error: Exception, item: tuple[int, object]) -> None:
+        self.put((item[0], _not_sent(error)))
+
+
 class StartedForkContext(ForkContext):
     """multiprocessing's context `fork`, with processes that have started when `start` returns."""
 
     Process = _Process
+
+    def Queue(self, maxsize: int = 0) -> _Queue:  # noqa: N802 - as the base class has it
+        """A queue of (number, item)."""
+        return _Queue(maxsize, ctx=self.get_context())
+
+
+def _not_sent(error: Exception) -> PlatformError:
+    """What a batch is replaced with that a process of the data loader could not hand over."""
+    full = ""
+    if _SHARED_MEMORY.exists():
+        memory = shutil.disk_usage(_SHARED_MEMORY)
+        full = f"; {_SHARED_MEMORY} has {memory.free / 2**20:,.0f} of {memory.total / 2**20:,.0f} MiB left"
+    return PlatformError(
+        f"a process of the data loader could not pass on a batch: {str(error).partition(chr(10))[0]}{full}",
+        remedy="give the machine or the container more shared memory (docker run --shm-size=8g); or lower data.prefetch, "
+        "data.loader_workers (0 needs none) or loop.global_batch",
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +14,12 @@ from torch import Tensor
 
 from training.config.schema import DataSettings
 from training.data.classes import classes_file
+from training.data.contents import content_arrays
 from training.data.files import list_images, locate_image_folders
-from training.data.fingerprint import fingerprint
+from training.data.fingerprint import fingerprint, image_fingerprints
 from training.data.holdout import hold_out
-from training.data.images import DRAWS, decode_images
+from training.data.images import DRAWS, ImageDecoder
+from training.data.listing import FileListing, marks_of
 from training.data.options import ImageFolderOptions
 from training.data.types import DataBundle, SampleSpec
 
@@ -26,7 +28,13 @@ class ImageFolderSplit:
     """A `Split` over image files."""
 
     def __init__(
-        self, *, root: Path, names: NDArray[np.bytes_], labels: NDArray[np.int64], side: int, augments: bool = False
+        self,
+        *,
+        root: Path,
+        names: NDArray[np.bytes_],
+        labels: NDArray[np.int64],
+        decoder: ImageDecoder,
+        augments: bool = False,
     ) -> None:
         """Stores the file list; reads no image.
 
@@ -35,13 +43,13 @@ class ImageFolderSplit:
             names: CLASS/FILE of each image, shape (n,). An array of bytes, because loader workers share its memory with
                 the rank; reference counting would copy the pages of a list.
             labels: class of each image, shape (n,).
-            side: height and width of a sample.
+            decoder: makes the samples.
             augments: random crop and mirror when `read` gets uniforms.
         """
         self._root = os.fsencode(root)
         self._names = names
         self._labels = labels
-        self._side = side
+        self._decoder = decoder
         self.draws = DRAWS if augments else 0
 
     def __len__(self) -> int:
@@ -52,7 +60,7 @@ class ImageFolderSplit:
         """Decodes the images with these ids; see `Split.read`."""
         files = (os.fsdecode(os.path.join(self._root, self._names[sample])) for sample in ids)  # noqa: PTH118 - bytes
         images = ((row, file, file) for row, file in enumerate(files))
-        inputs = decode_images(images, side=self._side, uniforms=uniforms, count=len(ids))
+        inputs = self._decoder.samples(images, uniforms=uniforms, count=len(ids))
         return inputs, torch.from_numpy(self._labels[ids])
 
 
@@ -69,11 +77,11 @@ def load_image_folder(settings: DataSettings, options: ImageFolderOptions) -> Da
     left_out = Counter[str]()
     listings = {folder: _list_split(folder, folders.classes, left_out) for folder in folders.splits}
 
+    decoder = ImageDecoder(side=options.image_size, orientation=options.orientation)
+
     def split(folder: Path, rows: NDArray[np.int64] | slice, *, augments: bool = False) -> ImageFolderSplit:
         names, labels, _ = listings[folder]
-        return ImageFolderSplit(
-            root=folder, names=names[rows], labels=labels[rows], side=options.image_size, augments=augments
-        )
+        return ImageFolderSplit(root=folder, names=names[rows], labels=labels[rows], decoder=decoder, augments=augments)
 
     if folders.validation is not None:
         train = split(folders.train, slice(None), augments=True)
@@ -81,28 +89,47 @@ def load_image_folder(settings: DataSettings, options: ImageFolderOptions) -> Da
     else:
         kept, held_out = hold_out(listings[folders.train][1], settings.validation_fraction)
         train, validation = split(folders.train, kept, augments=True), split(folders.train, held_out)
+    names, sizes = _files(listings)
+    contents = content_arrays(settings, names)
+    stored = fingerprint(
+        {
+            "dataset": "image_folder",
+            "classes": list(folders.classes),
+            "image_size": options.image_size,
+            "validation": None if folders.validation else settings.validation_fraction,
+        },
+        {
+            **{
+                f"{folder.name}/{column}": array
+                for folder, (names, _, sizes) in listings.items()
+                for column, array in (("names", names), ("sizes", sizes))
+            },
+            **contents,
+        },
+    )
+    identity, earlier = image_fingerprints(stored, options.orientation)
     return DataBundle(
         name="image_folder",
         spec=SampleSpec(shape=(3, options.image_size, options.image_size), outputs=len(folders.classes)),
         train=train,
         validation=validation,
         test=split(folders.test, slice(None)) if folders.test else validation,
-        fingerprint=fingerprint(
-            {
-                "dataset": "image_folder",
-                "classes": list(folders.classes),
-                "image_size": options.image_size,
-                "validation": None if folders.validation else settings.validation_fraction,
-            },
-            {
-                f"{folder.name}/{column}": array
-                for folder, (names, _, sizes) in listings.items()
-                for column, array in (("names", names), ("sizes", sizes))
-            },
-        ),
+        fingerprint=identity,
         files=classes_file(folders.classes, count=len(folders.classes)),
         notes=_notes(left_out),
+        listing=FileListing(names=np.array(names, dtype=np.bytes_), marks=marks_of(contents, sizes)),
+        earlier=earlier,
     )
+
+
+def _files(
+    listings: Mapping[Path, tuple[NDArray[np.bytes_], NDArray[np.int64], NDArray[np.int64]]],
+) -> tuple[list[bytes], NDArray[np.int64]]:
+    """The files of all splits, each with its path below the dataset's folder, and their sizes."""
+    names = [
+        os.fsencode(folder.name) + b"/" + name for folder, (found, _, _) in listings.items() for name in found.tolist()
+    ]
+    return names, np.concatenate([sizes for _, _, sizes in listings.values()])
 
 
 def _notes(left_out: Counter[str]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Encoded images to samples: decoded, cropped, scaled and mirrored in 8 bits, then normalised.
+"""Encoded images to samples: decoded, turned upright, cropped, scaled and mirrored in 8 bits, then normalised.
 
 A single resize of a box of the decoded image crops and scales it, in training and in evaluation.
 """
@@ -6,15 +6,19 @@ A single resize of a box of the decoded image crops and scales it, in training a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import IO
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import IO, Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import ExifTags, Image
 from torch import Tensor
 
+from training.data.options import Orientation
 from training.errors import DataError
 
 DRAWS = 5
@@ -35,53 +39,85 @@ _AREA = (0.08, 1.0)
 _ASPECT = (3 / 4, 4 / 3)
 """Range of a training crop's aspect ratio, width / height (same source)."""
 
+_TURNS: Final[Mapping[object, Image.Transpose]] = MappingProxyType(
+    {
+        2: Image.Transpose.FLIP_LEFT_RIGHT,
+        3: Image.Transpose.ROTATE_180,
+        4: Image.Transpose.FLIP_TOP_BOTTOM,
+        5: Image.Transpose.TRANSPOSE,
+        6: Image.Transpose.ROTATE_270,
+        7: Image.Transpose.TRANSVERSE,
+        8: Image.Transpose.ROTATE_90,
+    }
+)
+"""What makes an image upright, by its EXIF orientation (CIPA DC-008, table 6). 1 is upright; others have no meaning."""
+
 _Box = tuple[float, float, float, float]
 
 
-def decode_image(
-    source: str | IO[bytes], *, side: int, uniforms: NDArray[np.float64] | None, name: str
-) -> NDArray[np.uint8]:
-    """Returns the pixels of a sample, shape (side, side, 3).
+@dataclass(frozen=True, kw_only=True)
+class ImageDecoder:
+    """How a sample is made of an encoded image.
 
-    Args:
-        source: path of the file, or its content.
-        side: height and width of the sample.
-        uniforms: the augmentation, shape (DRAWS,); None takes the centre.
-        name: what the error calls the image.
-
-    Raises:
-        DataError: the image cannot be decoded.
-    """
-    try:
-        with Image.open(source) as image:
-            decoded = _to_rgb(image)
-    except Exception as error:  # Pillow may raise anything on a damaged file
-        raise DataError(f"cannot decode image {name}: {error}", remedy="replace or delete the file") from error
-    box = centre_box(decoded.size) if uniforms is None else random_box(decoded.size, uniforms)
-    pixels = np.asarray(decoded.resize((side, side), Image.Resampling.BILINEAR, box=box))
-    is_mirrored = uniforms is not None and uniforms[4] < 0.5
-    return pixels[:, ::-1] if is_mirrored else pixels
-
-
-def decode_images(
-    images: Iterable[tuple[int, str | IO[bytes], str]], *, side: int, uniforms: NDArray[np.float64] | None, count: int
-) -> Tensor:
-    """Returns the samples of images, float32 of shape (count, 3, side, side).
-
-    Args:
-        images: position of each of the `count` samples, in any order; path or content of its file; what an error calls it.
+    Attributes:
         side: height and width of a sample.
-        uniforms: the augmentation of each sample, shape (count, DRAWS); None takes the centre.
-        count: number of samples.
-
-    Raises:
-        DataError: an image cannot be decoded.
+        orientation: exif turns an image upright as its EXIF data say, like every viewer; stored leaves it as its pixels are stored.
     """
-    pixels = np.empty((count, side, side, 3), dtype=np.uint8)
-    for position, source, name in images:
-        augmentation = None if uniforms is None else uniforms[position]
-        pixels[position] = decode_image(source, side=side, uniforms=augmentation, name=name)
-    return normalised(pixels)
+
+    side: int
+    orientation: Orientation
+
+    def decode(self, source: str | IO[bytes], *, uniforms: NDArray[np.float64] | None, name: str) -> NDArray[np.uint8]:
+        """The pixels of a sample, shape (side, side, 3).
+
+        Args:
+            source: path of the file, or its content.
+            uniforms: the augmentation, shape (DRAWS,); None takes the centre.
+            name: what the error calls the image.
+
+        Raises:
+            DataError: the image cannot be decoded.
+        """
+        try:
+            with Image.open(source) as image:
+                decoded = self._upright(_to_rgb(image), image)
+        except Exception as error:  # Pillow may raise anything on a damaged file
+            raise DataError(f"cannot decode image {name}: {error}", remedy="replace or delete the file") from error
+        box = centre_box(decoded.size) if uniforms is None else random_box(decoded.size, uniforms)
+        pixels = np.asarray(decoded.resize((self.side, self.side), Image.Resampling.BILINEAR, box=box))
+        is_mirrored = uniforms is not None and uniforms[4] < 0.5
+        return pixels[:, ::-1] if is_mirrored else pixels
+
+    def samples(
+        self,
+        images: Iterable[tuple[int, str | IO[bytes], str]],
+        *,
+        uniforms: NDArray[np.float64] | None,
+        count: int,
+    ) -> Tensor:
+        """The samples of images, float32 of shape (count, 3, side, side).
+
+        Args:
+            images: position of each of the `count` samples, in any order; path or content of its file; what an error calls it.
+            uniforms: the augmentation of each sample, shape (count, DRAWS); None takes the centre.
+            count: number of samples.
+
+        Raises:
+            DataError: an image cannot be decoded.
+        """
+        pixels = np.empty((count, self.side, self.side, 3), dtype=np.uint8)
+        for position, source, name in images:
+            augmentation = None if uniforms is None else uniforms[position]
+            pixels[position] = self.decode(source, uniforms=augmentation, name=name)
+        return normalised(pixels)
+
+    def _upright(self, decoded: Image.Image, image: Image.Image) -> Image.Image:
+        """The decoded image, turned and mirrored as the EXIF data of its file say; damaged ones say nothing, as in viewers."""
+        turn = None
+        if self.orientation == "exif":
+            with suppress(Exception):
+                turn = _TURNS.get(image.getexif().get(ExifTags.Base.Orientation))
+        return decoded if turn is None else decoded.transpose(turn)
 
 
 def normalised(pixels: NDArray[np.uint8]) -> Tensor:

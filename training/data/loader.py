@@ -8,6 +8,7 @@ copied one step ahead (`training.data.transfer`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -26,6 +27,9 @@ from training.seeding import seeded_reading
 
 MINIMUM_ROWS = 2
 """Minimum rows of a training batch: batch norm over features raises for a single row in training mode."""
+
+NO_WATCH: AbstractContextManager[object] = nullcontext()
+"""Nobody looks how long a batch takes."""
 
 _Request = TypeVar("_Request")
 _Item = TypeVar("_Item")
@@ -50,6 +54,7 @@ class TrainLoader:
         augment: bool = True,
         equal_rows: bool = False,
         copy_to: torch.device | None = None,
+        waiting: AbstractContextManager[object] = NO_WATCH,
     ) -> None:
         """Reads nothing and starts no process yet.
 
@@ -63,6 +68,7 @@ class TrainLoader:
             augment: apply the split's augmentation.
             equal_rows: pad the micro-batches of a step to the same number of rows; one of a short last step may have one fewer.
             copy_to: GPU that batches are copied to, a step ahead; None yields them in host memory.
+            waiting: entered while a step's batches are read or waited for; has to be reusable.
 
         Raises:
             ValueError: `plan.size` is not the number of training samples.
@@ -84,6 +90,7 @@ class TrainLoader:
             else None
         )
         self._copies = None if copy_to is None else CudaCopies(copy_to)
+        self._waiting = waiting
 
     def epoch(self, epoch: int, start_step: int = 0) -> Iterator[list[Batch]]:
         """Yields the micro-batches of each optimizer step of an epoch.
@@ -98,7 +105,8 @@ class TrainLoader:
         Raises:
             DataError: a sample cannot be read.
         """
-        read = self._read([(epoch, step) for step in range(start_step, self._plan.steps_per_epoch)])
+        steps = [(epoch, step) for step in range(start_step, self._plan.steps_per_epoch)]
+        read = _watched(self._read(steps), self._waiting)
         return read if self._copies is None else one_ahead(read, self._copies)
 
     def _read(self, steps: list[tuple[int, int]]) -> Iterator[list[Batch]]:
@@ -132,6 +140,7 @@ class EvalLoader:
         loader_workers: int = 0,
         prefetch: int = 2,
         copy_to: torch.device | None = None,
+        waiting: AbstractContextManager[object] = NO_WATCH,
     ) -> None:
         """Reads nothing and starts no process yet.
 
@@ -143,6 +152,7 @@ class EvalLoader:
             loader_workers: worker processes that prefetch; 0 reads in this process.
             prefetch: batches that each worker prefetches.
             copy_to: GPU that batches are copied to, one ahead; None yields them in host memory.
+            waiting: entered while a batch is read or waited for; has to be reusable.
         """
         ids = range(len(split))
         starts = range(0, len(split), batch)
@@ -164,6 +174,7 @@ class EvalLoader:
             else None
         )
         self._copies = None if copy_to is None else CudaCopies(copy_to)
+        self._waiting = waiting
 
     def __iter__(self) -> Iterator[Batch]:
         """Yields batches without padding.
@@ -171,7 +182,10 @@ class EvalLoader:
         Raises:
             DataError: a sample cannot be read.
         """
-        read = map(self._reader, self._requests) if self._prefetcher is None else _raise_errors(self._prefetcher)
+        prefetcher = self._prefetcher
+        read = _watched(
+            map(self._reader, self._requests) if prefetcher is None else _raise_errors(prefetcher), self._waiting
+        )
         if self._copies is None:
             return read
         return (batch for [batch] in one_ahead(([batch] for batch in read), self._copies))
@@ -305,6 +319,17 @@ def _make_prefetcher(
         # Without a generator of its own, each iteration draws from torch's global one, which weights and dropout use.
         generator=torch.Generator(),
     )
+
+
+def _watched(items: Iterator[_Item], waiting: AbstractContextManager[object]) -> Iterator[_Item]:
+    """The items; `waiting` is entered while one is waited for."""
+    while True:
+        try:
+            with waiting:
+                item = next(items)
+        except StopIteration:
+            return
+        yield item
 
 
 def _raise_errors(items: Iterable[_Item | PlatformError]) -> Iterator[_Item]:

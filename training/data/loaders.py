@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 
 import torch
 
 from training.config.schema import TrainingSettings
-from training.data.loader import EvalLoader, TrainLoader
+from training.data.loader import NO_WATCH, EvalLoader, TrainLoader
 from training.data.order import BatchPlan
 from training.data.place import DataPlace
 from training.data.types import Split
@@ -19,7 +20,13 @@ class RankLoaders:
     """Makes the loaders of a rank's share of each split."""
 
     def __init__(
-        self, settings: TrainingSettings, share: DataPlace, device: torch.device, *, code: Path | None
+        self,
+        settings: TrainingSettings,
+        share: DataPlace,
+        device: torch.device,
+        *,
+        code: Path | None,
+        waiting: AbstractContextManager[object] = NO_WATCH,
     ) -> None:
         """Prepare to read.
 
@@ -28,10 +35,12 @@ class RankLoaders:
             share: of the samples.
             device: of this rank.
             code: folder of the run's own code, which may have the dataset; None without.
+            waiting: entered while a batch is waited for.
         """
         self._settings = settings
         self._share = share
         self._code = code
+        self._waiting = waiting
         # None leaves the copy to the step.
         self._copy_to = device if device.type == "cuda" and settings.data.pin_memory else None
 
@@ -49,6 +58,7 @@ class RankLoaders:
             augment=data.augment,
             equal_rows=self._settings.strategy.name == "pipeline",
             copy_to=self._copy_to,
+            waiting=self._waiting,
         )
 
     def evaluation(self, split: Split) -> EvalLoader:
@@ -61,6 +71,7 @@ class RankLoaders:
             loader_workers=self._settings.data.loader_workers,
             prefetch=self._settings.data.prefetch,
             copy_to=self._copy_to,
+            waiting=self._waiting,
         )
 
     def _ray_data_loader(self) -> Callable[..., TrainLoader]:

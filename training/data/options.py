@@ -13,6 +13,14 @@ from training.config.values import OptionValue
 SMALLEST_VOCABULARY = 257
 """Tokens of byte-pair encoding before anything is learned: the 256 bytes, and the separator of texts."""
 
+Orientation = Literal["exif", "stored"]
+"""How an image whose EXIF data have an orientation is read."""
+
+_ORIENTATION = (
+    "Images whose EXIF data have an orientation: exif (turned upright, as viewers show them) | stored (as their pixels are stored, which "
+    "releases before this option did)"
+)
+
 TargetKind = Literal["classes", "values"]
 """What the targets of a dataset are."""
 
@@ -114,6 +122,7 @@ class ImageFolderOptions(Section):
     """Options of `image_folder`."""
 
     image_size: Annotated[int, Field(ge=8)] = Field(224, description="Height and width that images are resized to.")
+    orientation: Orientation = Field("exif", description=f"{_ORIENTATION}.")
 
 
 class ShuffleOptions(Section):
@@ -137,12 +146,12 @@ class ShuffleOptions(Section):
         return self
 
     def fingerprinted(self) -> dict[str, OptionValue]:
-        """The options that determine the samples or their order; `random` is left out, as before there was another order."""
-        # What the targets are is in their own hash, too.
-        left_out = (
-            {"cache_mib", "targets"} if self.shuffle == "windowed" else {"cache_mib", "targets", "shuffle", "window"}
-        )
-        return self.model_dump(exclude=left_out)
+        """The options that determine the samples or their order; `random` is left out, as before there was another order.
+
+        What the targets are is in their own hash, and the orientation of images in `image_fingerprints`.
+        """
+        order = set() if self.shuffle == "windowed" else {"shuffle", "window"}
+        return self.model_dump(exclude={"cache_mib", "targets", "orientation"} | order)
 
 
 class ParquetOptions(ShuffleOptions):
@@ -167,6 +176,7 @@ class ParquetOptions(ShuffleOptions):
     image_size: Annotated[int, Field(ge=8)] = Field(
         224, description="Height and width that images are resized to (kind=images)."
     )
+    orientation: Orientation = Field("exif", description=f"{_ORIENTATION}; kind=images.")
     cache_mib: PositiveInt = Field(
         256,
         description="Decoded row groups, in MiB, that each process that reads keeps; a single larger one, and those of the window, are "
@@ -183,8 +193,9 @@ class ParquetOptions(ShuffleOptions):
             raise ValueError(
                 f"vocabulary={self.vocabulary}: kind=tokens needs it and no other kind has it, got kind={self.kind}"
             )
-        if self.kind != "images" and "image_size" in self.model_fields_set:
-            raise ValueError(f"image_size={self.image_size} is an option of kind=images, got kind={self.kind}")
+        for name in sorted({"image_size", "orientation"} & self.model_fields_set):
+            if self.kind != "images":
+                raise ValueError(f"{name}={getattr(self, name)} is an option of kind=images, got kind={self.kind}")
         if self.target in self.inputs:
             raise ValueError(f"target={self.target} is one of inputs={self.inputs}")
         return self
@@ -194,6 +205,7 @@ class TarShardsOptions(ShuffleOptions):
     """Options of `tar_shards`."""
 
     image_size: Annotated[int, Field(ge=8)] = Field(224, description="Height and width that images are resized to.")
+    orientation: Orientation = Field("exif", description=f"{_ORIENTATION}.")
     target: Annotated[
         str, Matching(r"^[a-z0-9_.]+(:.+)?$", "must be the suffix of a member, e.g. cls, or json:FIELD, in lower case")
     ] = Field(

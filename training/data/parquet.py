@@ -5,19 +5,24 @@ The inputs are columns of numbers, a column of lists of token ids, or one of enc
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from training.config.schema import DataSettings, OptionValue
-from training.data.fingerprint import fingerprint
+from training.data.contents import content_arrays
+from training.data.fingerprint import fingerprint, image_fingerprints
 from training.data.holdout import split_rows
+from training.data.images import ImageDecoder
+from training.data.listing import FileListing, marks_of
 from training.data.options import ParquetOptions
 from training.data.parquet_columns import column_type, encoded, is_encoded, is_list, is_number, list_length, numbers
 from training.data.parquet_files import ParquetFile, RowGroups, Values, open_all
+from training.data.parquet_precision import merged_values
 from training.data.parquet_splits import ParquetImageSplit, ParquetSplit
 from training.data.parquet_targets import Targets, read_targets
 from training.data.sample_order import WindowedSplit
@@ -65,22 +70,31 @@ def load_parquet(settings: DataSettings, options: ParquetOptions) -> DataBundle:
     values = {} if targets is None else {"targets": targets.values}
     vocabulary = read_stored(settings.folder, source.spec) if options.kind == "tokens" else {}
     held_out = source.split(validation, False)
+    names = [os.fsencode(located.name(file)) for file in located.all]
+    contents = content_arrays(settings, names)
+    stored = fingerprint(
+        description,
+        {
+            "footers": footers,
+            **values,
+            **contents,
+            **{name: np.frombuffer(file, np.uint8) for name, file in vocabulary.items()},
+        },
+    )
+    identity, earlier = image_fingerprints(stored, options.orientation if options.kind == "images" else "stored")
     return DataBundle(
         name="parquet",
         spec=source.spec,
         train=source.training_split(train, options),
         validation=held_out,
         test=source.split(test, False) if located.test else held_out,
-        fingerprint=fingerprint(
-            description,
-            {
-                "footers": footers,
-                **values,
-                **{name: np.frombuffer(file, np.uint8) for name, file in vocabulary.items()},
-            },
-        ),
+        fingerprint=identity,
         files={**vocabulary, **({} if classes is None else classes.files)},
-        notes=() if classes is None else classes.notes,
+        notes=(*(() if classes is None else classes.notes), *source.notes),
+        listing=FileListing(
+            names=np.array(names, dtype=np.bytes_), marks=marks_of(contents, [file.sha256 for file in files])
+        ),
+        earlier=earlier,
     )
 
 
@@ -105,11 +119,13 @@ class _Source:
         spec: their shape.
         split: makes a split of some of them, with or without augmentation.
         group_of: the row group of each.
+        notes: see `DataBundle.notes`.
     """
 
     spec: SampleSpec
     split: Callable[[NDArray[np.int64], bool], Split]
     group_of: Callable[[NDArray[np.int64]], NDArray[np.int64]]
+    notes: tuple[str, ...] = ()
 
     def training_split(self, rows: NDArray[np.int64], options: ParquetOptions) -> Split:
         """The split of these rows, ascending, in the order that the options say."""
@@ -127,8 +143,10 @@ def _images(files: Sequence[ParquetFile], options: ParquetOptions, targets: Targ
         raise _wrong_type(name, kind, "a column of bytes, or a struct with a field `bytes`")
     groups = _row_groups(files, options, lambda table: encoded(table.column(name), name))
 
+    decoder = ImageDecoder(side=options.image_size, orientation=options.orientation)
+
     def split(rows: NDArray[np.int64], augments: bool) -> Split:  # noqa: FBT001 - of `_Source`
-        return ParquetImageSplit(groups, rows, targets.values, side=options.image_size, augments=augments)
+        return ParquetImageSplit(groups, rows, targets.values, decoder=decoder, augments=augments)
 
     shape = (3, options.image_size, options.image_size)
     return _Source(spec=SampleSpec(shape=shape, outputs=targets.outputs), split=split, group_of=groups.group_of)
@@ -148,7 +166,8 @@ def _features(files: Sequence[ParquetFile], options: ParquetOptions, targets: Ta
         return np.asarray(columns[0] if length else np.stack(columns, axis=1), dtype=np.float32)
 
     spec = SampleSpec(shape=(length or len(names),), outputs=targets.outputs)
-    return _of_numbers(files, options, decode, targets=targets, spec=spec)
+    source = _of_numbers(files, options, decode, targets=targets, spec=spec)
+    return source if length else replace(source, notes=tuple(merged_values(files, names)))
 
 
 def _texts(files: Sequence[ParquetFile], options: ParquetOptions, targets: Targets | None) -> _Source:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from training.data.parquet_files import ParquetFile
@@ -148,14 +149,19 @@ def refuse_nulls(column: pa.ChunkedArray, name: str) -> None:
 def _refuse_counted_nulls(file: ParquetFile, name: str) -> None:
     if pa.types.is_nested(file.schema.field(name).type):
         return  # a struct may have other fields, whose nulls are nobody's concern; lists are checked when they are read
-    (leaf,) = _leaves(file, name)
-    for number in range(file.metadata.num_row_groups):
-        statistics = file.metadata.row_group(number).column(leaf).statistics
+    for number, statistics in enumerate(leaf_statistics(file, name)):
         if statistics is not None and statistics.has_null_count and statistics.null_count:
             raise DataError(
                 f"column {name} has {statistics.null_count} nulls in row group {number} of {file.path}",
                 remedy="fill the nulls in, or drop these rows",
             )
+
+
+def leaf_statistics(file: ParquetFile, name: str) -> Iterator[pq.Statistics | None]:
+    """What the footer says of a column of single values in each row group; None for one of which it says nothing."""
+    (leaf,) = _leaves(file, name)
+    for number in range(file.metadata.num_row_groups):
+        yield file.metadata.row_group(number).column(leaf).statistics
 
 
 def _leaves(file: ParquetFile, name: str) -> list[int]:

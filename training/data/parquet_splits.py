@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from training.data.images import DRAWS, decode_images
+from training.data.images import DRAWS, ImageDecoder
 from training.data.parquet_files import RowGroups
 
 
@@ -60,7 +60,7 @@ class ParquetImageSplit:
         rows: NDArray[np.int64],
         targets: NDArray[np.generic],
         *,
-        side: int,
+        decoder: ImageDecoder,
         augments: bool,
     ) -> None:
         """Reads nothing yet.
@@ -69,13 +69,13 @@ class ParquetImageSplit:
             groups: the rows, each the bytes of an image's file.
             rows: numbers of the split's rows.
             targets: of all rows, shape (n, ...).
-            side: height and width of a sample.
+            decoder: makes the samples.
             augments: random crop and mirror when `read` gets uniforms.
         """
         self._groups = groups
         self._rows = rows
         self._targets = targets
-        self._side = side
+        self._decoder = decoder
         self.draws = DRAWS if augments else 0
 
     def __len__(self) -> int:
@@ -90,5 +90,5 @@ class ParquetImageSplit:
             for positions, values, chosen in self._groups.take(rows)
             for position, number in zip(positions, chosen, strict=True)
         )
-        inputs = decode_images(images, side=self._side, uniforms=uniforms, count=len(ids))
+        inputs = self._decoder.samples(images, uniforms=uniforms, count=len(ids))
         return inputs, torch.from_numpy(self._targets[rows])

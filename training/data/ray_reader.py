@@ -14,6 +14,7 @@ import logging
 import pickle
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 from ray.exceptions import RayError
 
 from training.code.import_path import use_code
-from training.data.loader import Share, StepReader, TrainLoader
+from training.data.loader import NO_WATCH, Share, StepReader, TrainLoader
 from training.data.order import BatchPlan
 from training.data.types import Batch, Split
 from training.errors import PlatformError, SettingsError
@@ -57,6 +58,7 @@ class RayDataLoader(TrainLoader):
         augment: bool = True,
         equal_rows: bool = False,
         copy_to: torch.device | None = None,
+        waiting: AbstractContextManager[object] = NO_WATCH,
         rank_cpus: int,
         code: Path | None = None,
     ) -> None:
@@ -72,6 +74,7 @@ class RayDataLoader(TrainLoader):
             augment: see there.
             equal_rows: see there.
             copy_to: see there.
+            waiting: see there.
             rank_cpus: CPUs of the cluster that all ranks together take.
             code: folder of the run's own code, which tasks import from.
 
@@ -79,7 +82,14 @@ class RayDataLoader(TrainLoader):
             SettingsError: the split cannot be sent to other processes.
         """
         super().__init__(
-            split, plan=plan, seed=seed, rank=rank, augment=augment, equal_rows=equal_rows, copy_to=copy_to
+            split,
+            plan=plan,
+            seed=seed,
+            rank=rank,
+            augment=augment,
+            equal_rows=equal_rows,
+            copy_to=copy_to,
+            waiting=waiting,
         )
         self._tasks = loader_workers
         self._prefetch = prefetch

@@ -71,7 +71,7 @@ def read_index(shard: Path, *, target: str) -> ShardIndex:
         OSError: it cannot be read.
     """
     status = shard.stat()
-    identity = json.dumps([_FORMAT, target, status.st_size, status.st_mtime_ns])
+    identity = json.dumps([_FORMAT, target, status.st_size, status.st_mtime_ns, status.st_ino])
     kept = shard.with_name(f".{shard.name}.index.npz")
     index = _kept(kept, identity)
     if index is None:

@@ -18,9 +18,11 @@ from torch import Tensor
 
 from training.config.schema import DataSettings
 from training.data.classes import number_classes
-from training.data.fingerprint import fingerprint
+from training.data.contents import content_arrays
+from training.data.fingerprint import fingerprint, image_fingerprints
 from training.data.holdout import split_rows
-from training.data.images import DRAWS, decode_images
+from training.data.images import DRAWS, ImageDecoder
+from training.data.listing import FileListing, marks_of
 from training.data.options import TarShardsOptions
 from training.data.sample_order import WindowedSplit
 from training.data.split_files import SplitFiles, locate_tar_shards
@@ -102,7 +104,7 @@ class TarShardSplit:
         rows: NDArray[np.int64],
         labels: NDArray[np.int64],
         *,
-        side: int,
+        decoder: ImageDecoder,
         augments: bool = False,
     ) -> None:
         """Reads nothing yet.
@@ -111,13 +113,13 @@ class TarShardSplit:
             samples: the images of all splits.
             rows: numbers of this split's.
             labels: class of every image of all splits, shape (n,).
-            side: height and width of a sample.
+            decoder: makes the samples.
             augments: random crop and mirror when `read` gets uniforms.
         """
         self._samples = samples
         self._rows = rows
         self._labels = labels
-        self._side = side
+        self._decoder = decoder
         self.draws = DRAWS if augments else 0
 
     def __len__(self) -> int:
@@ -131,7 +133,7 @@ class TarShardSplit:
             (place, io.BytesIO(self._samples.read(int(row))), self._samples.name(int(row)))
             for place, row in enumerate(rows)
         )
-        inputs = decode_images(images, side=self._side, uniforms=uniforms, count=len(ids))
+        inputs = self._decoder.samples(images, uniforms=uniforms, count=len(ids))
         return inputs, torch.from_numpy(self._labels[rows])
 
 
@@ -160,28 +162,36 @@ def load_tar_shards(settings: DataSettings, options: TarShardsOptions) -> DataBu
         (train_count, validation_count, test_count), labels[:train_count], settings.validation_fraction
     )
     side = options.image_size
-    shuffled: Split = TarShardSplit(samples, train, labels, side=side, augments=True)
+    decoder = ImageDecoder(side=side, orientation=options.orientation)
+    shuffled: Split = TarShardSplit(samples, train, labels, decoder=decoder, augments=True)
     if options.shuffle == "windowed":
         shuffled = WindowedSplit(shuffled, groups=samples.shard_of(train), window=options.window)
-    held_out = TarShardSplit(samples, validation, labels, side=side)
+    held_out = TarShardSplit(samples, validation, labels, decoder=decoder)
+    names = [os.fsencode(located.name(shard)) for shard in located.all]
+    hashes = [index.sha256() for index in indexes]
+    contents = content_arrays(settings, names)
+    stored = fingerprint(
+        {
+            "dataset": "tar_shards",
+            **options.fingerprinted(),
+            "shards": [located.name(shard) for shard in located.all],
+            "classes": list(classes.names),
+            "validation": None if located.validation else settings.validation_fraction,
+        },
+        {"indexes": np.frombuffer(b"".join(hashes), dtype=np.uint8), **contents},
+    )
+    identity, earlier = image_fingerprints(stored, options.orientation)
     return DataBundle(
         name="tar_shards",
         spec=SampleSpec(shape=(3, side, side), outputs=classes.count),
         train=shuffled,
         validation=held_out,
-        test=TarShardSplit(samples, test, labels, side=side) if located.test else held_out,
-        fingerprint=fingerprint(
-            {
-                "dataset": "tar_shards",
-                **options.fingerprinted(),
-                "shards": [located.name(shard) for shard in located.all],
-                "classes": list(classes.names),
-                "validation": None if located.validation else settings.validation_fraction,
-            },
-            {"indexes": np.frombuffer(b"".join(index.sha256() for index in indexes), dtype=np.uint8)},
-        ),
+        test=TarShardSplit(samples, test, labels, decoder=decoder) if located.test else held_out,
+        fingerprint=identity,
         files=classes.files,
         notes=classes.notes,
+        listing=FileListing(names=np.array(names, dtype=np.bytes_), marks=marks_of(contents, hashes)),
+        earlier=earlier,
     )
 
 

@@ -11,6 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from training.data.listing import FileListing
+
 
 @dataclass(frozen=True)
 class SampleSpec:
@@ -81,6 +83,8 @@ class DataBundle:
             tokenizers, and `classes.json`, a list of names, make MLflow's model one of texts. They are kept in the folder of the run
             and in that of the exported model. The fingerprint covers what they depend on.
         notes: what a user should know of how the files were read, a line each.
+        listing: the files that it was read from; None if a resume has none to compare.
+        earlier: fingerprints that an earlier release gave these files, and the setting that reads them as it did.
     """
 
     name: str
@@ -91,6 +95,8 @@ class DataBundle:
     fingerprint: str
     files: Mapping[str, bytes] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    listing: FileListing | None = None
+    earlier: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def splits(self) -> dict[str, Split]:

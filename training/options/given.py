@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
 from infra.spec.command_line import argument, option
+from infra.spec.errors import SettingsError
 from training.config.sources import FLAG_KEYS, GPUS_PER_WORKER
 from training.rundir import RUN_DIRECTORY, default_root
 
@@ -36,6 +38,29 @@ class ChangeOptions:
     """Single settings."""
 
     set: tuple[str, ...] = option("set one key, e.g. loop.clip_norm=0.5; repeatable", metavar="KEY=VALUE")
+    set_all: str | None = option("set several keys in one text, with the quotes of a shell", metavar="A.B=C D.E='F G'")
+
+    def __post_init__(self) -> None:
+        """Add the keys of `set_all` to those of `set`.
+
+        Raises:
+            SettingsError: a part of the text is no `key=value`, as where a value with spaces has no quotes.
+        """
+        if self.set_all is not None:
+            object.__setattr__(self, "set", (*_split(self.set_all), *self.set))
+            object.__setattr__(self, "set_all", None)  # a copy of the options has them once
+
+
+def _split(text: str) -> list[str]:
+    remedy = "put a value that has spaces into quotes: SET=\"a.b='c d' e.f=g\""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise SettingsError(f"SET={text}: {str(error).lower()}", remedy=remedy) from None
+    for word in words:
+        if "=" not in word:
+            raise SettingsError(f"SET is split at spaces, and {word!r} is no section.key=value", remedy=remedy)
+    return words
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,9 +23,9 @@ from training.checkpoint.late_metrics import LateValidations
 from training.checkpoint.ranks import writing_ranks
 from training.checkpoint.retention import Retention
 from training.data.loaders import RankLoaders
+from training.deadlines import Deadlines
 from training.evaluate import evaluate, evaluated_weights
 from training.exhausted_memory import explained_in_evaluation
-from training.flight_recorder import FlightRecorder
 from training.peak_flops import device_peak_flops
 from training.rank.components import Components
 from training.rank.context import RankContext
@@ -36,7 +36,7 @@ def build_callbacks(
     context: RankContext,
     components: Components,
     loaders: RankLoaders,
-    recorder: FlightRecorder,
+    deadlines: Deadlines,
     *,
     added: Sequence[Callback],
     gate: EpochGate | None,
@@ -47,13 +47,13 @@ def build_callbacks(
         context: the rank.
         components: what they act on.
         loaders: of the splits that are evaluated.
-        recorder: of the collectives, for the report of a step that takes too long.
+        deadlines: of the steps, and of the batches that `loaders` wait for.
         added: the caller's own.
         gate: holds the run between two epochs; None without.
     """
     late = LateValidations(components.store, ranked_by=components.ranked_by.name)
     return [
-        *_reporting(context, components, recorder),
+        *_reporting(context, components, deadlines),
         *([] if components.average is None else [Averaging(components.average)]),
         *added,
         _evaluation(context, components, loaders, late),
@@ -62,11 +62,11 @@ def build_callbacks(
     ]
 
 
-def _reporting(context: RankContext, components: Components, recorder: FlightRecorder) -> Iterator[Callback]:
+def _reporting(context: RankContext, components: Components, deadlines: Deadlines) -> Iterator[Callback]:
     """What watches and records the steps."""
     task, place = context.task, context.place
     yield LastStep(task.run_directory, attempt=task.attempt, rank=place.rank)
-    yield from StepDeadline.of(task, place, recorder)
+    yield StepDeadline(deadlines)
     yield EventLog(
         context.emit,
         objective=components.objective,

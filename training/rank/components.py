@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+import torch
+from torch import nn
 
 from observability.objective_metrics import Metric
 from training.checkpoint.manifest import Identity
@@ -14,8 +16,10 @@ from training.checkpoint.remote.location import RemoteLocation
 from training.checkpoint.stateful import StateRegistry
 from training.checkpoint.store import FOLDER, CheckpointStore, local_store
 from training.compute import compile_steps
+from training.config.schema import TrainingSettings
 from training.data.order import BatchPlan
 from training.data.types import DataBundle
+from training.factories import is_import_path
 from training.flops import FlopCount
 from training.identity import identity_of
 from training.objectives.objective import Objective
@@ -28,8 +32,10 @@ from training.rank.first_samples import check_first_samples
 from training.recomputation import recompute_blocks
 from training.run_model import build_run_model
 from training.strategies.build import build_strategy, states_of
+from training.strategies.shardable import refuse_foreign_uses, refuse_scalars
 from training.strategies.stages import check_parts
 from training.strategies.strategy import Strategy
+from training.strategies.units import units_of
 from training.weight_average import WeightAverage
 
 
@@ -109,6 +115,8 @@ def _build_strategy(context: RankContext, bundle: DataBundle) -> Strategy:
     if settings.strategy.name == "pipeline":
         inputs, _ = bundle.train.read(np.arange(2) % len(bundle.train))
         check_parts(module, inputs.to(context.device), model=settings.model.name)
+    if context.place.world > 1 and is_import_path(settings.model.name):
+        _refuse_unshardable(module, settings, bundle, context.device)
     peak_rate = peak_learning_rate(settings.optimizer, settings.loop.global_batch)
     strategy = build_strategy(
         module,
@@ -122,6 +130,18 @@ def _build_strategy(context: RankContext, bundle: DataBundle) -> Strategy:
         context.report(strategy.note)
     compile_steps(strategy, settings.compute, run_directory=context.task.run_directory)
     return strategy
+
+
+def _refuse_unshardable(
+    module: nn.Module, settings: TrainingSettings, bundle: DataBundle, device: torch.device
+) -> None:
+    """Refuse a model of the user's own that the strategy could not divide among the ranks."""
+    strategy, model = settings.strategy, settings.model.name
+    if strategy.is_zero or strategy.is_fully_sharded:
+        refuse_scalars(module, strategy=strategy.name, model=model)
+    if strategy.is_fully_sharded:
+        inputs, _ = bundle.train.read(np.arange(2) % len(bundle.train))
+        refuse_foreign_uses(module, units_of(module), inputs.to(device), strategy=strategy.name, model=model)
 
 
 def _build_objective(context: RankContext, bundle: DataBundle) -> Objective:

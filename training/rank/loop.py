@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 
 from training.callbacks.callback import Callback
 from training.checkpoint.manifest import TrainProgress
@@ -11,12 +12,16 @@ from training.checkpoint.memory import RankMemory
 from training.checkpoint.remote.tier import RemoteTier
 from training.checkpoint.restore import restore_newest
 from training.checkpoint.stateful import Stateful
+from training.data.listing import LISTING_FILE, FileListing
 from training.data.loaders import RankLoaders
+from training.data.types import DataBundle
+from training.errors import ResumeMismatchError
+from training.export import keep_files
 from training.loop import Loop, planned_steps
 from training.optim import learning_rate_at, peak_learning_rate
 from training.rank.components import Components
 from training.rank.context import RankContext
-from training.rundir import RunDirectory
+from training.rundir import DATA_FOLDER, RunDirectory
 from training.step import StepRunner
 from training.step_reducer import StepReducer
 from training.strategies.build import sum_over_ranks
@@ -52,18 +57,7 @@ def build_loop(
         if isinstance(callback, Stateful):
             components.states.register(callback.name, callback)
     learning_rate = _learning_rate(context, components)
-    progress = restore_newest(
-        components.store,
-        None if components.bucket is None else RemoteTier(components.bucket),
-        components.states,
-        components.identity,
-        place=place,
-        device=context.device,
-        shards_state=components.strategy.shards_state,
-        refuse_lost=RunDirectory(context.task.run_directory).refuse_lost_checkpoints,
-        emit=context.emit,
-        memory=memory,
-    )
+    progress = _restore(context, components, memory)
     if 0 < progress.step < planned_steps(settings.loop, components.plan):
         _report_jump(context, progress, learning_rate)
     return Loop(
@@ -79,6 +73,44 @@ def build_loop(
         progress=progress,
         wants_stop=wants_stop,
     )
+
+
+def _restore(context: RankContext, components: Components, memory: RankMemory | None) -> TrainProgress:
+    """Restore the newest good checkpoint, if there is one; if it is of another dataset, the refusal says what differs.
+
+    What the dataset was read from is kept with the run.
+    """
+    run, bundle = context.task.run_directory, components.bundle
+    try:
+        progress = restore_newest(
+            components.store,
+            None if components.bucket is None else RemoteTier(components.bucket),
+            components.states,
+            components.identity,
+            place=context.place,
+            device=context.device,
+            shards_state=components.strategy.shards_state,
+            refuse_lost=RunDirectory(run).refuse_lost_checkpoints,
+            emit=context.emit,
+            memory=memory,
+        )
+    except ResumeMismatchError as error:
+        raise _with_changes(error, bundle, run / DATA_FOLDER) from error
+    if context.place.rank == 0 and bundle.listing is not None and not (run / DATA_FOLDER / LISTING_FILE).exists():
+        keep_files({LISTING_FILE: bundle.listing.encode()}, run / DATA_FOLDER)
+    return progress
+
+
+def _with_changes(error: ResumeMismatchError, bundle: DataBundle, folder: Path) -> ResumeMismatchError:
+    """The refusal, with the setting that reads the dataset as the run did, or the files that differ from those kept in a folder."""
+    message, before = str(error.args[0]), FileListing.load(folder)
+    if setting := bundle.earlier.get(error.dataset_fingerprint):
+        return ResumeMismatchError(message, remedy=f"an earlier release read the same files as {setting} does: set it")
+    if error.dataset_fingerprint and before is not None and bundle.listing is not None:
+        message += (
+            f"\n{before.changes(bundle.listing) or 'no file differs, but data.options or data.validation_fraction'}"
+        )
+    return ResumeMismatchError(message, remedy=error.remedy)
 
 
 def _step_runner(context: RankContext, components: Components, *, is_kept_in_memory: bool) -> StepRunner:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from training import unwritable
-from training.errors import DeviceError
+from training.errors import DeviceError, LoaderProcessError
 
 
 class Cause(StrEnum):
@@ -45,10 +45,10 @@ MEANINGS: Final[Mapping[Cause, str]] = MappingProxyType(
         Cause.OUT_OF_MEMORY: "a rank ran out of memory of its GPU or its host",
         Cause.FULL_DISK: "a disk or quota is full, and does not empty itself",
         Cause.HARDWARE: "a GPU failed, or did not pass the check before the ranks connect",
-        Cause.LOST_PROCESS: "a rank was killed, crashed in native code, or vanished",
+        Cause.LOST_PROCESS: "a rank, or a process of its data loader, was killed, crashed in native code, or vanished",
         Cause.LOST_NODE: "a node is gone, with its ranks",
         Cause.COMMUNICATION: "a connection between ranks broke, and no rank is known to have failed",
-        Cause.HANG: "a rank did not answer within scale.collective_timeout, or exceeded recovery.step_deadline",
+        Cause.HANG: "a rank did not answer within scale.collective_timeout, or exceeded a deadline of recovery",
         Cause.STORAGE: "a file system or object store did not answer, or returned an error that may pass",
         Cause.STARTUP: "the ranks did not start within scale.start_timeout, or ended before any of them had started",
         Cause.SCHEDULING: "the cluster has too few CPUs, GPUs or nodes for the ranks",
@@ -104,7 +104,7 @@ def cause_of(error: BaseException) -> Cause:
         return Cause.HARDWARE
     if any(isinstance(one, OSError) and one.errno in _STORAGE for one in _chain(error)):
         return Cause.STORAGE
-    return Cause.CODE
+    return Cause.LOST_PROCESS if isinstance(error, LoaderProcessError) else Cause.CODE
 
 
 def is_communication_error(error: BaseException) -> bool:

@@ -7,7 +7,8 @@ The run computes what so many workers would, one logical shard each, however man
 * It starts from the buffers that the step before has left, e.g. batch norm's running statistics, and normalizes by its own samples. The
   buffers that shard 0 leaves are those of the next step, as DDP's are those of rank 0.
 * The gradients of the shards are summed along one binary tree (`training.communication.tree`), and so are the sums of the objective.
-  A weight that a shard does not use has a gradient of zeros there, so that every rank sends as much.
+  A weight that a shard does not use has a gradient of zeros there, so that every rank sends as much. One that no shard has used yet has
+  none, as in one process, and so no weight decay.
 * The gradients then have the same place in memory in every world: kernels may take a norm in another order elsewhere.
 
 EasyScale (Li et al., SC'23) calls such shards EasyScaleThreads, VirtualFlow (Or et al., MLSys 2022) virtual nodes.
@@ -18,6 +19,7 @@ from __future__ import annotations
 from itertools import accumulate
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from training.communication.tree import TreeSum, tree_all_reduce
@@ -43,6 +45,8 @@ class LogicalShards(SingleProcess):
         self._summed = _Flat(self._parameters)
         self._buffers = _ShardBuffers(module)
         self._has_gradients = False
+        self._agrees = False
+        self._is_used = torch.zeros(len(self._parameters), dtype=torch.bool)
         own = shards // world
         self.note = (
             f"{shards} logical shards, {own} on each of {world} ranks: the same bits with any number of ranks that is a power of two up "
@@ -67,6 +71,8 @@ class LogicalShards(SingleProcess):
         """Take the gradients of a shard, and put the buffers back."""
         gradients = [one.grad for one in self._parameters]
         self._has_gradients |= any(one is not None for one in gradients)
+        if not self._agrees:
+            self._is_used |= torch.tensor([one is not None for one in gradients])
         self._gradients.add(
             [
                 torch.zeros_like(weight) if own is None else own
@@ -82,11 +88,23 @@ class LogicalShards(SingleProcess):
         self._summed.fill(self._gradients.total())
         if self._world > 1:
             self._summed.all_reduce()
-        for weight, gradient in zip(self._parameters, self._summed.tensors, strict=True):
-            weight.grad = gradient
+        for weight, gradient, is_used in zip(self._parameters, self._summed.tensors, self._used(), strict=True):
+            weight.grad = gradient if is_used else None
         self._buffers.end_step()
         if self._world > 1:
             copy_from_rank_0(self.module)
+
+    def _used(self) -> list[bool]:
+        """Whether any shard has used each weight, in this step or one before it; asks the other ranks until all are."""
+        if not self._agrees:
+            with_state = self.optimizer.state
+            self._is_used |= torch.tensor([weight in with_state for weight in self._parameters])
+            if self._world > 1:
+                numbers = self._is_used.to(self._parameters[0].device, torch.int32)
+                dist.all_reduce(numbers)
+                self._is_used = numbers.cpu() > 0
+            self._agrees = bool(self._is_used.all())
+        return self._is_used.tolist()
 
 
 class _ShardByShard(OneByOne):

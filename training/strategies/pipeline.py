@@ -215,12 +215,18 @@ class _SharedParameters:
                     self._names_of.append((group, names))
 
     def sum_gradients(self, module: nn.Module) -> None:
-        """Sum the gradients of every shared parameter of this rank with those of its copies."""
+        """Sum the gradients of every shared parameter of this rank with those of its copies.
+
+        A part may use a parameter in evaluation only; its gradient is that of the others then, and none if no part has one.
+        """
         for group, names in self._names_of:
-            for name in names:
-                gradient = module.get_parameter(name).grad
-                assert gradient is not None, f"{name} is used by every rank that has it"
-                dist.all_reduce(gradient, group=group)
+            weights = [module.get_parameter(name) for name in names]
+            having = torch.tensor([float(one.grad is not None) for one in weights], device=weights[0].device)
+            dist.all_reduce(having, group=group)
+            for weight, users in zip(weights, having.tolist(), strict=True):
+                if users:
+                    weight.grad = torch.zeros_like(weight) if weight.grad is None else weight.grad
+                    dist.all_reduce(weight.grad, group=group)
 
 
 def _owners(module: nn.Module, stages_of: Sequence[Sequence[Stage]]) -> dict[str, int]:

@@ -1,27 +1,43 @@
-"""The units of a model: the parts that are sharded, and gathered for their computation, one at a time."""
+"""The blocks of a model, and its units: the parts that are sharded, and gathered for their computation, one at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
 
 from torch import nn
 
 
-def units_of(module: nn.Module) -> tuple[nn.Module, ...]:
-    """The blocks of a model, e.g. those of a transformer or a residual network, in the order in which the model names them.
+def blocks_of(module: nn.Module) -> tuple[nn.Module, ...]:
+    """The blocks of a model, e.g. those of a transformer or a residual network, each once, in the order in which the model names them.
 
-    They are the composite children of the model's sequences (`nn.Sequential`, `nn.ModuleList`); a sequence that has none is a unit itself.
-    A model without sequences has no units: it is sharded as a whole. Parts without parameters are none.
+    They are the composite children of the model's sequences (`nn.Sequential`, `nn.ModuleList`) or, if it is one, its own; a sequence
+    within the model that has none is a block itself. A model without sequences has no blocks. Parts without parameters are none.
     """
-    found = (unit for child in module.children() for unit in _units_in(child))
-    return tuple(unit for unit in found if list(unit.parameters()))
-
-
-def _units_in(child: nn.Module) -> Iterator[nn.Module]:
-    if not isinstance(child, nn.Sequential | nn.ModuleList):
-        return
-    composite = [one for one in child if list(one.children())]
-    if composite or isinstance(child, nn.ModuleList):
-        yield from composite or child
+    if isinstance(module, nn.Sequential | nn.ModuleList):
+        found = [block for child in module if list(child.children()) for block in _blocks_in(child) or (child,)]
     else:
-        yield child
+        found = [block for child in module.children() for block in _blocks_in(child)]
+    return tuple(block for block in dict.fromkeys(found) if list(block.parameters()))
+
+
+def units_of(module: nn.Module) -> tuple[nn.Module, ...]:
+    """The blocks of a model that own their parameters.
+
+    A block with a parameter that is used elsewhere, too, is no unit: its parameters belong to the whole model.
+    """
+    uses = _uses(module)
+    return tuple(block for block in blocks_of(module) if all(uses[one] == own for one, own in _uses(block).items()))
+
+
+def _blocks_in(child: nn.Module) -> tuple[nn.Module, ...]:
+    if not isinstance(child, nn.Sequential | nn.ModuleList):
+        return ()
+    composite = tuple(one for one in child if list(one.children()))
+    if composite or isinstance(child, nn.ModuleList):
+        return composite or tuple(child)
+    return (child,)
+
+
+def _uses(module: nn.Module) -> Counter[int]:
+    """How many parts of a module have each parameter, by its identity."""
+    return Counter(id(one) for part in module.modules() for one in part.parameters(recurse=False))

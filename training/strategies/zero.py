@@ -21,6 +21,7 @@ from torch.optim import Optimizer
 from training.checkpoint.stateful import Stateful
 from training.config.deepspeed import STAGES, engine_configuration
 from training.config.schema import TrainingSettings
+from training.errors import SettingsError
 from training.passes import OneByOne, Passes, StepContext
 from training.precision import Precision
 from training.strategies import deepspeed_library
@@ -28,6 +29,8 @@ from training.strategies.buffers import copy_from_rank_0
 from training.strategies.skeleton import assembled, skeleton_of
 from training.strategies.strategy import MakeOptimizer
 from training.strategies.zero_state import Partitions, ZeroModelState, ZeroOptimizerState
+
+_SHOWN = 5
 
 
 class Zero:
@@ -45,7 +48,8 @@ class Zero:
         self.computes_together = stage == STAGES["zero3"]
         self.has_gradients = False
         self._skeleton = skeleton_of(module)
-        self._trained = {id(one) for one in module.parameters() if one.requires_grad}
+        self._name = settings.strategy.name
+        self._trained = {id(one): name for name, one in module.named_parameters() if one.requires_grad}
         if settings.precision.mode == "bf16":
             _compute_in_bf16(module, device)
         self._engine = deepspeed_library.initialize(
@@ -87,10 +91,27 @@ class Zero:
             self._engine.set_gradient_accumulation_boundary(True)
 
     def backward(self, loss: Tensor) -> None:
-        """Add the gradients, which DeepSpeed takes from the parameters and reduces to the parts."""
-        self.has_gradients = self.has_gradients or _reaches(loss, self._trained)
+        """Add the gradients, which DeepSpeed takes from the parameters and reduces to the parts.
+
+        Raises:
+            SettingsError: the first pass does not use a weight that is trained: DeepSpeed would take its gradient for zeros and decay it.
+        """
+        if not self.has_gradients:
+            reached = _reached(loss)
+            self.has_gradients = not reached.isdisjoint(self._trained)
+            if unused := [name for one, name in self._trained.items() if one not in reached]:
+                self._refuse(unused)
         if self.has_gradients:
             self._engine.backward(loss, scale_wrt_gas=False)
+
+    def _refuse(self, unused: list[str]) -> None:
+        """Refuse weights that a pass does not use; if it uses none, the objective is at fault, and the step says so."""
+        if self.has_gradients:
+            shown = ", ".join(unused[:_SHOWN]) + (f" and {len(unused) - _SHOWN} more" if len(unused) > _SHOWN else "")
+            raise SettingsError(
+                f"strategy.name={self._name}: the first step does not use {shown}",
+                remedy="freeze them (requires_grad_(False)) or use them in every step; strategy.name=fsdp2 leaves them as they are",
+            )
 
     def update(
         self,
@@ -123,16 +144,16 @@ def _compute_in_bf16(module: nn.Module, device: torch.device) -> None:
     setattr(module, "forward", torch.autocast(device.type, dtype=torch.bfloat16)(module.forward))  # noqa: B010
 
 
-def _reaches(loss: Tensor, parameters: set[int]) -> bool:
-    """Whether one of the parameters, by id, has a part in the graph of a loss. DeepSpeed keeps no gradient to ask for."""
-    seen = set[Node]()
+def _reached(loss: Tensor) -> set[int]:
+    """The tensors, by id, that a loss has a gradient for. DeepSpeed keeps no gradient to ask for."""
+    seen, reached = set[Node](), set[int]()
     waiting = [loss.grad_fn]
     while waiting:
         node = waiting.pop()
         if node is None or node in seen:
             continue
         seen.add(node)
-        if id(getattr(node, "variable", None)) in parameters:
-            return True
+        if hasattr(node, "variable"):
+            reached.add(id(node.variable))
         waiting += [before for before, _ in node.next_functions]
-    return False
+    return reached

@@ -10,6 +10,7 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 
 from training.tracking.locations import EMBEDDED_FOLDER, embedded_uri
 
@@ -34,9 +35,11 @@ os.environ.update(
 
 import mlflow  # noqa: E402 - reads the environment variables above on import
 from mlflow.exceptions import MlflowException  # noqa: E402
+from mlflow.utils.credentials import get_default_host_creds  # noqa: E402
+from mlflow.utils.rest_utils import http_request  # noqa: E402
 from sqlalchemy.exc import SQLAlchemyError  # noqa: E402
 
-__all__ = ["STORE_ERRORS", "MlflowException", "connect", "mlflow", "summarize", "upload_timeout"]
+__all__ = ["STORE_ERRORS", "MlflowException", "connect", "mlflow", "server_version", "summarize", "upload_timeout"]
 
 STORE_ERRORS = (MlflowException, SQLAlchemyError, OSError)
 """Errors of a tracking store that is unavailable or rejects a request; the exceptions of `requests` are OSErrors."""
@@ -62,6 +65,15 @@ def connect(uri: str) -> mlflow.MlflowClient:
     with (EMBEDDED_FOLDER / "create.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         return mlflow.MlflowClient(tracking_uri=uri)
+
+
+def server_version(uri: str) -> str:
+    """The version that a tracking server says it has; `of an unknown version` if it does not say."""
+    try:
+        answer = http_request(get_default_host_creds(uri), "/version", "GET")
+    except (MlflowException, OSError):
+        return "of an unknown version"
+    return str(answer.text).strip()[:20] if answer.status_code == HTTPStatus.OK else "of an unknown version"
 
 
 @contextmanager

@@ -34,7 +34,15 @@ from training.config.schema import TrainingSettings
 from training.tracking import payload, system
 from training.tracking.batch import Batch
 from training.tracking.checkpoint_models import CheckpointModels
-from training.tracking.client import STORE_ERRORS, MlflowException, connect, mlflow, summarize, upload_timeout
+from training.tracking.client import (
+    STORE_ERRORS,
+    MlflowException,
+    connect,
+    mlflow,
+    server_version,
+    summarize,
+    upload_timeout,
+)
 from training.tracking.creation import get_or_create_experiment, get_or_create_run
 from training.tracking.locations import registered_model, tracking_uri
 from training.tracking.point import Point
@@ -127,6 +135,20 @@ class Delivery:
             self.record_problem(summarize(error))
             raise StoreUnavailableError(summarize(error)) from error
         self._update_state(problem="")
+
+    def mark_failed(self, message: str, *, at: float) -> None:
+        """Give a run that was delivered, and did not end by itself, the status of a failure.
+
+        Args:
+            message: why it failed.
+            at: when, in seconds of Unix time.
+
+        Raises:
+            Exception: one of `client.STORE_ERRORS`: the store is unavailable or rejects a request.
+        """
+        if self.state.status != "FAILED":
+            self._set_tags({"error": payload.truncate(message)})
+            self._set_status("FAILED", at=at)
 
     def _deliver_log(self, *, is_finished: bool) -> None:
         self._follow_goodput()
@@ -314,14 +336,29 @@ class Delivery:
                 self._client.log_artifact(self.state.run_id, str(report))
             if event.status == "done":
                 self._client.log_artifacts(self.state.run_id, str(model), "weights")
-                if not self._registers_model:
+                if not self._registers_model or not self.has_logged_models():
                     return
                 self._deliver_model()
                 # Again: logging the model has terminated the run with the current time.
                 self._set_status(_STATUS[event.status], at=event.time)
 
+    def has_logged_models(self) -> bool:
+        """Whether the server has logged models, which are new in MLflow 3; an older one gets the rest of the run."""
+        if self.state.lacks:
+            return False
+        try:
+            self._client.search_logged_models([self.state.experiment_id], max_results=1)
+        except MlflowException as error:
+            if error.error_code != "ENDPOINT_NOT_FOUND":
+                raise
+            self._update_state(
+                lacks=f"MLflow {server_version(self._uri)} has no logged models: checkpoints and the model are not registered "
+                "(MLflow 3 has them); the weights are artifacts of the run"
+            )
+        return not self.state.lacks
+
     def _deliver_checkpoints(self) -> None:
-        if self._registers_model and self._settings.tracking.checkpoint_models:
+        if self._registers_model and self._settings.tracking.checkpoint_models and self.has_logged_models():
             models = CheckpointModels(
                 self._client,
                 self._directory,

@@ -159,6 +159,7 @@ def _report(state: TrackingState, settings: TrainingSettings, *, is_complete: bo
         page=run_page(state.uri, experiment_id=state.experiment_id, run_id=state.run_id),
         model=f"{registered_model(settings)}/{state.model_version}" if state.model_version else "",
         problem=state.problem,
+        lacks=state.lacks,
     )
 
 

@@ -25,6 +25,7 @@ class DeliveryReport:
         page: URL of the run in MLflow's UI; empty if the store has no server.
         model: `name/version` in the model registry; empty if no model was registered.
         problem: why the delivery is not complete.
+        lacks: what the server is too old for.
     """
 
     is_complete: bool
@@ -33,6 +34,7 @@ class DeliveryReport:
     page: str = ""
     model: str = ""
     problem: str = ""
+    lacks: str = ""
 
 
 def library_environment() -> dict[str, str]:

@@ -38,6 +38,7 @@ class TrackingState:
         model_version: version of the registered model, empty if there is none.
         status: last MLflow status that was set.
         problem: why the last delivery failed, empty if it succeeded.
+        lacks: what the server is too old for, and so is not delivered; empty if it has everything.
         folder: absolute path of the run's folder at the last save.
         inode: inode of that folder.
     """
@@ -53,6 +54,7 @@ class TrackingState:
     model_version: str = ""
     status: str = ""
     problem: str = ""
+    lacks: str = ""
     folder: str = ""
     inode: int = 0
 

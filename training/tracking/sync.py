@@ -102,6 +102,7 @@ def _deliver(directory: Path, problems: dict[str, str]) -> Iterator[SyncResult]:
         delivery.record_problem(str(error).splitlines()[0])
         yield SyncResult(directory.name, str(error), is_failure=True)
     else:
-        yield SyncResult(directory.name, "delivered")
+        lacks = delivery.state.lacks
+        yield SyncResult(directory.name, f"delivered; {lacks}" if lacks else "delivered")
     finally:
         delivery.close()

@@ -66,6 +66,7 @@ class SearchDelivery:
             if self._state.model_version
             else "",
             problem=problem,
+            lacks=next((one.state.lacks for one in self._trials.values()), ""),
         )
 
     def _open(self) -> mlflow.MlflowClient:
@@ -109,6 +110,8 @@ class SearchDelivery:
             return
         delivery.deliver(is_finished=trial.ended is not None or is_finished)
         if trial.ended is not None:
+            if trial.ended.status == "failed":  # also where its run was stopped or killed, and cannot say so
+                delivery.mark_failed(trial.ended.message, at=trial.ended.time)
             delivery.close()
 
     def _open_trial(self, run: Path, trial: TrialHistory) -> Delivery | None:
@@ -155,7 +158,7 @@ class SearchDelivery:
     def _register(self, client: mlflow.MlflowClient, best: TrialHistory) -> None:
         """Register the best trial's model, if it has trained to its end, with where it comes from."""
         delivery = self._trials.get(best.id)
-        if delivery is None or best.status != "done":
+        if delivery is None or best.status != "done" or not delivery.has_logged_models():
             return
         name = registered_model(self._settings)
         version = ModelRegistration().register(

@@ -94,6 +94,7 @@ def test_the_commands_of_the_readme_that_need_no_account_run(checkout: Path) -> 
 @pytest.mark.extended
 @pytest.mark.timeout(3600)
 def test_the_tutorial_runs_from_its_beginning_until_it_needs_a_cluster(checkout: Path) -> None:
+    # Over 20 CPU seconds: it is the tutorial, whose commands train, search, export and resume as a reader runs them.
     listed = commands(ROOT / "docs" / "TUTORIAL.md")
     begin, end = map(listed.index, FIRST_DAY)
     for text in listed[begin:end]:

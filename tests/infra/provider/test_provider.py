@@ -38,6 +38,7 @@ def test_the_provider_has_every_type_and_property_and_plans_every_resource_of_ev
     workspace: Workspace,
 ) -> None:
     """Also of an environment without default values, and of those in an existing VPC and on an existing cluster."""
+    # Over 20 CPU seconds: Terraform starts the AWS provider for every environment.
     translations = [translate(unusual(), workspace.schemas, prefix="unusual", account=ACCOUNT, region=REGION)]
     for name in (*ENVIRONMENTS, *EXISTING):
         account = settings_of(name).aws.allowed_accounts[0]

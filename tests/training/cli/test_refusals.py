@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -12,6 +14,8 @@ import pytest
 from tests.training.cli.command import ask, ask_here, assert_refused
 from tests.training.runs import small_settings
 from training.cli import main
+from training.errors import SettingsError
+from training.options.given import ChangeOptions
 from training.preflight import available_cpus
 from training.rundir import RunDirectory
 
@@ -112,3 +116,12 @@ def test_a_session_outside_its_job_is_refused(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("training.interactive.activity.RayCluster", no_cluster)
     monkeypatch.setattr("signal.signal", lambda *_: None)  # SIGTERM would interrupt the tests after this one
     assert_refused(3, "no Ray cluster answers at auto", "session")
+
+
+def test_the_keys_of_one_text_are_split_as_a_shell_splits_them() -> None:
+    split = ChangeOptions(set=("c=3",), set_all="a.b='[x y, z]' b=\"it's\"")
+    assert split.set == ("a.b=[x y, z]", "b=it's", "c=3")
+    assert replace(split, set=("d=4",)).set == ("d=4",)
+    for text, said in (("a.b=[x y, z]", "split at spaces, and 'y,' is no"), ("a='b", "SET=a='b: no closing quotation")):
+        with pytest.raises(SettingsError, match=re.escape(said)):
+            ChangeOptions(set_all=text)

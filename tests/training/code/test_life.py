@@ -54,6 +54,7 @@ def kill_a_rank(driver: Driver) -> None:
 
 
 def test_restarted_and_resumed_ranks_import_what_the_run_has_kept(tmp_path: Path) -> None:
+    # Over 20 CPU seconds: a restart, a resume and a change of the code each need processes that import anew.
     chosen = settings(
         epochs=EPOCHS,
         scale={"launcher": "torchrun", "workers": 2},

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -14,9 +15,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import ExifTags, Image
 
+from tests.training.runs import run_alone, small_settings
 from training.config.schema import DataSettings
+from training.data import contents
 from training.data.image_folder import load_image_folder
 from training.data.images import centre_box, random_box
 from training.data.loader import TrainLoader
@@ -24,7 +27,7 @@ from training.data.options import ImageFolderOptions
 from training.data.order import BatchPlan
 from training.data.registry import check_files, load_dataset
 from training.data.types import DataBundle
-from training.errors import DataError
+from training.errors import DataError, ResumeMismatchError
 
 COLOURS = {"apple": (200, 30, 40), "pear": (40, 180, 60)}
 
@@ -195,6 +198,111 @@ def test_images_in_folders_below_that_of_their_class_are_used(root: Path) -> Non
     assert len(bundle.train) == len(before.train) + 3
     assert bundle.train.read(np.arange(len(bundle.train)))[1].tolist() == [0] * 5 + [1] * 8
     assert json.loads(bundle.files["classes.json"]) == ["apple", "pear"]
+
+
+def test_images_are_upright_as_their_exif_data_say_unless_they_are_read_as_stored(root: Path) -> None:
+    """One corner of the upright image is black; each file has its pixels turned so that its EXIF orientation turns them back."""
+    upright = Image.fromarray(np.full((32, 32, 3), 255, np.uint8))
+    upright.paste((0, 0, 0), (0, 0, 16, 16))
+    undone = {
+        2: Image.Transpose.FLIP_LEFT_RIGHT,
+        3: Image.Transpose.ROTATE_180,
+        4: Image.Transpose.FLIP_TOP_BOTTOM,
+        5: Image.Transpose.TRANSPOSE,
+        6: Image.Transpose.ROTATE_90,
+        7: Image.Transpose.TRANSVERSE,
+        8: Image.Transpose.ROTATE_270,
+    }
+    shutil.rmtree(root / "val" / "apple")
+    for orientation in range(10):  # 1 is upright, 0 and 9 have no meaning
+        exif = Image.Exif()
+        exif[ExifTags.Base.Orientation] = orientation
+        turn = undone.get(orientation)
+        image = upright if turn is None else upright.transpose(turn)
+        (root / "val" / "apple").mkdir(exist_ok=True)
+        image.save(root / "val" / "apple" / f"{orientation}.png", exif=exif)
+
+    def black_corners(orientation: Literal["exif", "stored"]) -> list[int]:
+        settings = DataSettings(dataset="image_folder", path=root)
+        bundle = load_image_folder(settings, ImageFolderOptions(image_size=16, orientation=orientation))
+        inputs, _ = bundle.validation.read(np.arange(10))
+        return inputs[:, 0, [0, 0, -1, -1], [0, -1, 0, -1]].argmin(dim=1).tolist()
+
+    assert black_corners("exif") == [0] * 10
+    assert len(set(black_corners("stored"))) == 4
+
+
+def test_a_run_of_images_as_they_are_stored_has_the_fingerprint_of_earlier_releases(root: Path) -> None:
+    settings = DataSettings(dataset="image_folder", path=root)
+    stored = load_image_folder(settings, ImageFolderOptions(image_size=8, orientation="stored"))
+    upright = _load(root)
+    assert upright.fingerprint != stored.fingerprint
+    assert upright.earlier == {stored.fingerprint: "data.options.orientation=stored"}
+
+
+def test_contents_are_part_of_the_fingerprint_if_asked_for_and_read_once(
+    root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    read: list[bytes] = []
+    hashed = contents._sha256
+
+    def counted(path: bytes) -> bytes:
+        read.append(path)
+        return hashed(path)
+
+    monkeypatch.setattr(contents, "_sha256", counted)
+
+    def load(kind: Literal["files", "contents"]) -> DataBundle:
+        settings = DataSettings(dataset="image_folder", path=root, fingerprint=kind)
+        return load_image_folder(settings, ImageFolderOptions(image_size=8))
+
+    before = load("files"), load("contents")
+    assert len(read) == 16
+    assert load("contents").fingerprint == before[1].fingerprint
+    bitmap = root / "train" / "pear" / "d.bmp"
+    status = bitmap.stat()
+    bitmap.write_bytes(bitmap.read_bytes()[:-1] + b"x")
+    os.utime(bitmap, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
+    after = load("files"), load("contents")
+    assert read[16:] == [os.fsencode(bitmap)]
+    assert after[0].fingerprint == before[0].fingerprint
+    assert after[1].fingerprint != before[1].fingerprint
+    listings = [one.listing for one in (before[1], after[1])]
+    assert listings[0] is not None
+    assert listings[1] is not None
+    assert listings[0].changes(listings[1]) == "1 file differs: train/pear/d.bmp"
+
+
+def test_a_refused_resume_names_the_files_that_differ_and_the_setting_of_an_earlier_release(
+    root: Path, tmp_path: Path
+) -> None:
+    def train(orientation: str) -> None:
+        settings = small_settings(
+            data={
+                "dataset": "image_folder",
+                "path": str(root),
+                "options": {"image_size": 8, "orientation": orientation},
+            },
+            model={"name": "mlp"},
+            loop={"max_steps": 2, "global_batch": 4},
+        )
+        run_alone(settings, tmp_path / "run")
+
+    train("stored")
+    with pytest.raises(ResumeMismatchError) as caught:
+        train("exif")
+    assert "data.options.orientation=stored" in caught.value.remedy
+    for number in range(6):
+        write_image(root / "train" / "pear" / f"new{number}.png", colour=(1, 2, 3))
+    (root / "test" / "pear" / "h.png").unlink()
+    write_image(root / "train" / "apple" / "a.png", colour=(1, 2, 3), size=(40, 40))
+    with pytest.raises(ResumeMismatchError) as caught:
+        train("stored")
+    assert str(caught.value).splitlines()[-1] == (
+        "1 file differs: train/apple/a.png; 6 files are new: train/pear/new0.png, train/pear/new1.png, train/pear/new2.png, "
+        "train/pear/new3.png, …; 1 file is missing"
+    )
 
 
 def test_the_fingerprint_depends_on_names_and_sizes_of_files_and_images_and_a_fraction_in_use(root: Path) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import random
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -20,13 +23,16 @@ from torch import Tensor
 from tests.engines import report_table
 from tests.processes import run_command
 from tests.training.data.ids import IdSplit
+from tests.training.runs import small_settings
 from training.config.schema import DataSettings
 from training.data.loader import MINIMUM_ROWS, EvalLoader, TrainLoader
 from training.data.order import BatchPlan
 from training.data.registry import load_dataset
 from training.data.transfer import one_ahead
 from training.data.types import Batch
-from training.errors import DataError
+from training.errors import DataError, LoaderProcessError, PlatformError
+from training.exhausted_memory import explained_in_training
+from training.recovery.causes import Cause, cause_of
 
 BUNDLE = load_dataset(DataSettings(dataset="digits"))
 SIZE = len(BUNDLE.train)
@@ -364,3 +370,43 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_a_process_ends_with_a_rank_that_is_killed_before_the_loader_s_loop_begins() -> None:
     # The process has the rank's output, too, which is read to its end.
     assert run_command([sys.executable, "-c", _KILLED], seconds=60).returncode == -signal.SIGKILL
+
+
+class Unsendable:
+    """A target that no process can pass on, as where shared memory is full: torch's error of a small /dev/shm."""
+
+    def __reduce__(self) -> str:
+        raise RuntimeError(
+            "unable to allocate shared memory(shm) for file </torch_7>: No space left on device (28)\nstack"
+        )
+
+
+class UnsendableSplit(IdSplit):
+    """Its batches cannot leave a loader process."""
+
+    def read(self, ids: NDArray[np.int64], uniforms: NDArray[np.float64] | None = None) -> tuple[Tensor, Tensor]:
+        return super().read(ids, uniforms)[0], cast("Tensor", Unsendable())
+
+
+def test_a_batch_that_a_loader_process_cannot_pass_on_ends_the_epoch_with_the_cause() -> None:
+    plan = BatchPlan(size=24, global_batch=8, world=1)
+    loader = TrainLoader(UnsendableSplit(24), plan=plan, seed=1, rank=0, loader_workers=2)
+    with pytest.raises(PlatformError) as caught:
+        next(loader.epoch(0))
+    assert "No space left on device (28); /dev/shm has " in str(caught.value)
+    assert "data.loader_workers" in caught.value.remedy
+
+
+def test_a_loader_process_that_is_killed_is_a_lost_process() -> None:
+    before = _readers()
+
+    @explained_in_training(small_settings(), step=lambda: 1)
+    def lose_readers() -> None:
+        for _ in _loader(loader_workers=2).epoch(0):
+            for reader in _readers() - before:
+                os.kill(reader, signal.SIGKILL)
+            time.sleep(10)  # torch raises in the middle of whatever the rank does
+
+    with pytest.raises(LoaderProcessError, match="is killed by signal: Killed") as caught:
+        lose_readers()
+    assert cause_of(caught.value) is Cause.LOST_PROCESS

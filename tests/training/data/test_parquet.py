@@ -151,6 +151,25 @@ def test_columns_of_any_name_and_of_every_type_of_numbers_are_read(tmp_path: Pat
     assert "has 2 columns of the name a" in refusal(tmp_path, inputs=["a"], target="label")
 
 
+def test_columns_whose_values_float32_merges_are_named(tmp_path: Path) -> None:
+    start = 1_700_000_000_000
+    columns = {
+        "milliseconds": start + np.arange(20),
+        "seconds": (start + np.arange(20)) / 1000.0,
+        "near": np.arange(20),
+        "far_apart": start * np.arange(20),
+        "constant": np.full(20, start),
+        "label": np.arange(20) % 2,
+    }
+    write(tmp_path / "0.parquet", columns)
+    names = [name for name in columns if name != "label"]
+    notes = load(tmp_path, inputs=names, target="label").notes
+    assert [re.findall(r"column (\w+): of (\d+) distinct .* leaves (\d+);", note) for note in notes] == [
+        [("milliseconds", "7", "1")],
+        [("seconds", "7", "1")],
+    ]
+
+
 def test_one_column_of_lists_is_the_features(tmp_path: Path) -> None:
     values = [[row, row + 1, row + 2, row + 3] for row in range(20)]
     for number, kind in enumerate((pa.list_(pa.float32()), pa.list_(pa.float32(), 4), pa.large_list(pa.int8()))):

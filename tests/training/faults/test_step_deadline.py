@@ -1,9 +1,9 @@
-"""A rank whose step takes too long ends with its stacks, and the message names the rank, its step and its place."""
+"""A rank whose step or wait for a batch takes too long ends with its stacks, and the message names the rank, its step and its place."""
 
 from __future__ import annotations
 
 import re
-import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,10 +14,14 @@ from observability.runlog import Notice, RunEnded, WorkersFailed, read_all, sele
 from tests.engines import report_table
 from tests.training.launch.driver import arguments_for
 from tests.training.runs import small_settings
+from tests.waiting import wait_until
+from training import deadlines
 from training.callbacks.step_deadline import StepDeadline
 from training.cli import main
 from training.config.schema import TrainingSettings
+from training.deadlines import Deadlines
 from training.evidence import FOLDER
+from training.failures import BATCH_DEADLINE, STEP_DEADLINE, STOPPED_WAITING
 
 DEADLINE = 2.0
 
@@ -66,21 +70,82 @@ def test_the_rank_that_others_wait_for_is_named_with_the_collective(
     assert failed.reason.startswith("rank 1 failed: StepDeadlineExceeded: step 8 has taken more than 2 s")
 
 
+class Watched(Deadlines):
+    """Deadlines whose ends are only written down."""
+
+    def __init__(self, root: Path, **recovery: float | None) -> None:
+        (root / FOLDER).mkdir()
+        super().__init__(small_settings(recovery=recovery), root, attempt=0, rank=0, dump_collectives=lambda: None)
+        self.ends: list[tuple[str, str]] = []
+
+    def _end(self, running: Any, message: str) -> None:  # noqa: ANN401 - what is under way
+        self.ends.append((running.kind, message))
+
+    def ends_with(self, kind: str) -> str:
+        """Waits for the end of a kind; returns its message, and forgets the ends so far."""
+        wait_until(lambda: kind in dict(self.ends))
+        message = dict(self.ends)[kind]
+        self.ends.clear()
+        return message
+
+
 @pytest.mark.parametrize("hook", ["on_epoch_end", "on_train_end"])
-def test_between_epochs_and_at_the_end_is_no_deadline(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hook: str
-) -> None:
-    (tmp_path / FOLDER).mkdir()
-    ended = threading.Event()
-    monkeypatch.setattr(StepDeadline, "_end", lambda *_: ended.set())
-    watched = StepDeadline(tmp_path, attempt=0, rank=0, seconds=0.2, dump_collectives=lambda: None)
-    loop: Any = SimpleNamespace(progress=SimpleNamespace(step=7))
+def test_between_epochs_and_at_the_end_is_no_deadline(tmp_path: Path, hook: str) -> None:
+    watched = Watched(tmp_path, step_deadline=0.2, first_step_deadline=20.0)
+    callback = StepDeadline(watched)
+    loop: Any = SimpleNamespace(progress=SimpleNamespace(step=7, step_in_epoch=3))
     result: Any = None
-    watched.on_run_start(loop)
-    assert not ended.wait(0.5), "the first step may compile"
-    watched.on_step_end(loop, [], result)
-    getattr(watched, hook)(loop)
-    assert not ended.wait(0.5)
-    watched.on_step_end(loop, [], result)
-    assert ended.wait(60)
-    watched.on_close(loop)
+    callback.on_run_start(loop)
+    callback.on_step_start(loop, [])
+    time.sleep(0.5)  # the first step may compile
+    callback.on_step_end(loop, [], result)
+    getattr(callback, hook)(loop)
+    time.sleep(0.5)
+    assert watched.ends == []
+    callback.on_step_end(loop, [], result)
+    assert watched.ends_with(STEP_DEADLINE) == "step 8 has taken more than 0.2 s (recovery.step_deadline)"
+    callback.on_close(loop)
+
+
+def test_the_first_step_and_every_wait_for_a_batch_have_deadlines_of_their_own(tmp_path: Path) -> None:
+    watched = Watched(tmp_path, first_step_deadline=0.2, batch_deadline=0.3)
+    watched.start()
+    for _ in range(3):
+        with watched:
+            time.sleep(0.15)
+    assert watched.ends == []
+    with watched:
+        assert watched.ends_with(BATCH_DEADLINE) == "waited for a batch more than 0.3 s (recovery.batch_deadline)"
+    watched.step_begins(1, is_first=True)
+    assert watched.ends_with(STEP_DEADLINE).endswith("(recovery.first_step_deadline)")
+    watched.close()
+
+
+def test_a_run_that_is_asked_to_stop_waits_for_no_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deadlines, "STOP_PATIENCE", 0.2)
+    watched = Watched(tmp_path, batch_deadline=None, step_deadline=5.0)
+    watched.start()
+    with watched:
+        time.sleep(0.6)
+        assert watched.ends == []
+        (tmp_path / "stop").touch()
+        watched.ends_with(STOPPED_WAITING)
+    watched.close()
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("loader_workers", [0, 1])
+def test_a_file_system_that_does_not_answer_is_a_hang(tmp_path: Path, loader_workers: int) -> None:
+    chosen = small_settings(
+        data={
+            "dataset": "tests.training.faults.datasets:hanging",
+            "options": {"trace": str(tmp_path / "failed")},
+            "loader_workers": loader_workers,
+        },
+        recovery={"batch_deadline": DEADLINE},
+        loop={"max_steps": 3},
+    )
+    assert main(arguments_for(chosen, tmp_path)) == 0
+    (failed,) = select(read_all(tmp_path / "runs" / "run"), WorkersFailed)
+    assert (failed.cause, failed.restarts) == ("hang", True)
+    assert "BatchDeadlineExceeded" in failed.reason

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.optim import AdamW
 
@@ -22,6 +22,7 @@ from training.checkpoint.storage import LocalStorage
 from training.checkpoint.store import local_store
 from training.config.schema import StrategySettings
 from training.data.types import SampleSpec
+from training.errors import SettingsError
 from training.launch.task import RankPlace, RankTask
 from training.models.options import ResNetOptions, SimpleCnnOptions, TransformerOptions
 from training.models.resnet import resnet50
@@ -188,6 +189,88 @@ def test_gradients_are_measured_and_clipped_as_a_whole() -> None:
         assert clipped == pytest.approx(0.5, rel=1e-4)
 
 
+class Layer(nn.Module):
+    """A block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(64, 64)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Of shape (n, 64), like the inputs."""
+        return inputs + torch.tanh(self.inner(inputs))
+
+
+class Blocks(nn.Module):
+    """Blocks that share a weight, are used more than once, or lend a weight to what is outside of them."""
+
+    def __init__(self, spec: SampleSpec, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        self.blocks = nn.ModuleList([Layer(), Layer()])
+        self.head = nn.Linear(64, spec.outputs)
+        first, second = self.blocks
+        assert isinstance(first, Layer)
+        assert isinstance(second, Layer)
+        if kind == "tied":
+            second.inner.weight = first.inner.weight
+        if kind == "looped":
+            self.blocks = nn.ModuleList([first, second, first, first])
+        if kind == "scalar":
+            first.scale = nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Logits."""
+        features = inputs.flatten(1)
+        for block in self.blocks:
+            features = block(features)
+        if self.kind == "foreign":
+            features = features @ self.get_parameter("blocks.1.inner.weight")
+        outputs: Tensor = self.head(features)
+        return outputs
+
+
+def own(spec: SampleSpec, kind: str) -> nn.Module:
+    """The factory that the settings name."""
+    if kind == "sequence":
+        return nn.Sequential(nn.Flatten(), Layer(), Layer(), nn.Linear(64, spec.outputs))
+    return Blocks(spec, kind)
+
+
+def recipe_of(kind: str) -> dict[str, Any]:
+    return {
+        "model": {"name": f"{__name__}:own", "options": {"kind": kind}},
+        "loop": {"max_steps": 6},
+        "schedule": {"name": "constant"},
+    }
+
+
+@pytest.mark.parametrize("kind", ["tied", "looped", "sequence"])
+def test_blocks_that_share_weights_or_are_used_more_than_once_train_as_in_one_process(
+    tmp_path: Path, kind: str
+) -> None:
+    train(tmp_path / "one", 1, **recipe_of(kind))
+    checkpointing = {"activation_checkpointing": "full"}
+    train(tmp_path / "sharded", 2, **recipe_of(kind), strategy=FSDP2, compute=checkpointing)
+    assert_close(tmp_path / "one", tmp_path / "sharded")
+    assert exported(tmp_path / "sharded").keys() == exported(tmp_path / "one").keys()
+
+
+@pytest.mark.parametrize(
+    ("kind", "strategy", "said"),
+    [
+        ("foreign", "fsdp2", r"uses blocks\.1\.inner\.weight outside of the block that has it"),
+        ("scalar", "fsdp2", r"blocks\.0\.scale of .* has no dimension"),
+        ("scalar", "zero1", r"blocks\.0\.scale of .* has no dimension"),
+    ],
+)
+def test_weights_that_cannot_be_divided_are_refused_by_name(
+    tmp_path: Path, kind: str, strategy: str, said: str
+) -> None:
+    with pytest.raises(SettingsError, match=said):
+        train(tmp_path, 2, **recipe_of(kind), strategy={"name": strategy})
+
+
 def test_units_are_the_blocks_of_a_model() -> None:
     images, tokens = SampleSpec(shape=(3, 32, 32), outputs=10), SampleSpec(shape=(16,), outputs=64, vocabulary=64)
     assert len(units_of(resnet50(images, ResNetOptions()))) == 3 + 4 + 6 + 3
@@ -195,6 +278,9 @@ def test_units_are_the_blocks_of_a_model() -> None:
     assert [type(one) for one in blocks] == [Block] * 3
     assert len(units_of(simple_cnn(images, SimpleCnnOptions()))) == 3
     assert units_of(nn.Linear(2, 2)) == ()
+    layers = [nn.Flatten(), Layer(), Layer(), nn.Linear(64, 10)]
+    nested = nn.Sequential(nn.Flatten(), nn.Sequential(*layers), nn.Linear(10, 2))
+    assert units_of(nested) == units_of(nn.Sequential(*layers)) == (layers[1], layers[2])
 
 
 def test_a_combination_that_cannot_work_is_refused() -> None:

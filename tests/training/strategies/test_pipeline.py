@@ -123,6 +123,37 @@ class Doubled(nn.Sequential):
         return 2 * outputs
 
 
+class Lending(nn.Module):
+    """Its second part uses the weight of the first one in evaluation only."""
+
+    def __init__(self, spec: SampleSpec) -> None:
+        super().__init__()
+        self.lent, self.head = nn.Linear(64, 64), nn.Linear(64, spec.outputs)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self._end(self._begin(inputs))
+
+    def _begin(self, inputs: Tensor) -> Tensor:
+        return torch.tanh(self.lent(inputs.flatten(1)))
+
+    def _end(self, features: Tensor) -> Tensor:
+        outputs: Tensor = self.head(features if self.training else self.lent(features))
+        return outputs
+
+    def parts(self) -> list[Part]:
+        return [
+            Part(names=("lent",), forward=self._begin),
+            Part(names=("head", "lent"), forward=self._end),
+        ]
+
+
+def test_a_weight_that_a_second_stage_uses_in_evaluation_only_trains_as_in_one_process(tmp_path: Path) -> None:
+    recipe = {**MLP, "model": {"name": f"{__name__}:Lending"}, "loop": {"max_steps": 6}}
+    train(tmp_path / "one", 1, **recipe)
+    train(tmp_path / "piped", 2, **recipe, strategy=TWO)
+    assert_close(tmp_path / "one", tmp_path / "piped")
+
+
 def test_parts_that_compute_another_model_are_refused_before_the_first_step() -> None:
     batch, own = torch.randn(2, 4), Skipping()
     before = {name: value.clone() for name, value in own.state_dict().items()}

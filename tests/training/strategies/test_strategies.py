@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from tests.training.launch.ranks import on_ranks
-from tests.training.runs import in_group, losses_of, train
+from tests.training.runs import exported, in_group, losses_of, train
 from training.data.types import SampleSpec
 from training.errors import SettingsError
 from training.launch.task import RankPlace
@@ -120,6 +120,31 @@ def test_weights_that_a_step_does_not_use_are_refused_by_name_or_allowed_by_a_se
     train(tmp_path / "allowed", 2, **recipe, communication={"unused_parameters": True})
     train(tmp_path / "one", 1, **recipe)
     assert losses_of(tmp_path / "allowed") == pytest.approx(losses_of(tmp_path / "one"), rel=1e-4)
+
+
+UNUSED: dict[str, Any] = {
+    "model": {"name": f"{__name__}:Branching", "options": {"every": 0}},
+    "loop": {"max_steps": 3, "global_batch": 64},
+    "optimizer": {"name": "adamw", "weight_decay": 0.1},
+    "schedule": {"name": "constant"},
+}
+
+
+@pytest.mark.parametrize(
+    ("ranks", "sections"),
+    [
+        (1, {"loop": {"logical_shards": 4}}),
+        (2, {"loop": {"logical_shards": 4}}),
+        (2, {"strategy": {"name": "fsdp2"}}),
+    ],
+    ids=["shards", "shards-of-two", "fsdp2"],
+)
+def test_weights_without_a_use_do_not_decay(tmp_path: Path, ranks: int, sections: dict[str, Any]) -> None:
+    train(tmp_path / "one", 1, **UNUSED)
+    train(tmp_path / "other", ranks, **{**UNUSED, **sections, "loop": {**UNUSED["loop"], **sections.get("loop", {})}})
+    expected, found = exported(tmp_path / "one"), exported(tmp_path / "other")
+    assert torch.equal(found["branch.weight"], expected["branch.weight"])
+    torch.testing.assert_close(found["trunk.weight"], expected["trunk.weight"], rtol=1e-3, atol=2e-4)
 
 
 def _differing(place: RankPlace, *, difference: str, has_broadcast: bool) -> str:

@@ -21,7 +21,9 @@ from tests.engines.report_table import ran, skipped
 from tests.training.launch.ranks import on_ranks
 from tests.training.runs import LANGUAGE, exported, in_group, losses_of, small_settings, train
 from tests.training.strategies.test_fully_sharded import MLP, assert_close
+from tests.training.strategies.test_strategies import UNUSED
 from training.checkpoint.stateful import StateRegistry
+from training.errors import SettingsError
 from training.launch.task import RankPlace
 from training.precision import Precision
 from training.strategies.single_process import SingleProcess
@@ -65,6 +67,14 @@ def test_a_run_that_resumes_ends_in_the_same_weights(tmp_path: Path, whole: tupl
     train(tmp_path, 2, **{**recipe, "loop": {**SPLIT["loop"], "max_steps": 7}})
     assert train(tmp_path, 2, **recipe) == whole[1]
     assert select(read_all(tmp_path), Restored)[0].step == 7
+
+
+@pytest.mark.extended
+def test_weights_that_the_first_step_does_not_use_are_refused(tmp_path: Path) -> None:
+    """Its stages 1 and 2 would take their gradients for zeros and decay them."""
+    for stage in ("zero1", "zero2", "zero3"):
+        with pytest.raises(SettingsError, match=rf"strategy.name={stage}: the first step does not use branch\.weight"):
+            train(tmp_path / stage, 2, **UNUSED, strategy={"name": stage})
 
 
 def network() -> nn.Module:

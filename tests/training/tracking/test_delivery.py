@@ -17,6 +17,8 @@ import safetensors.torch
 import torch
 from mlflow import MlflowClient
 from mlflow.entities import Run
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import ENDPOINT_NOT_FOUND
 from torch import Tensor, nn
 
 from observability.goodput import GoodputLedger
@@ -99,6 +101,25 @@ def test_the_registered_model_predicts_like_the_trained_one(finished: tuple[str,
         logits = mlflow.pytorch.load_model(address)(torch.from_numpy(inputs)).numpy()
     for found in (mlflow.pyfunc.load_model(address).predict(inputs), logits):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_server_without_logged_models_gets_the_rest_of_the_run(
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MLflow 2 answers 404 to every path of theirs, which the client reports with this code."""
+
+    def search(*_: object, **__: object) -> None:
+        raise MlflowException("API request failed with error code 404 != 200", error_code=ENDPOINT_NOT_FOUND)
+
+    monkeypatch.setattr(MlflowClient, "search_logged_models", search)
+    run = started_run(settings(tmp_path, uri), trained=30)
+    run.end()
+    state = deliver(run)
+    stored = stored_run(uri, state)
+    assert (stored.info.status, state.status, state.problem, state.model_version) == ("FINISHED", "FINISHED", "", "")
+    assert "train/loss" in stored.data.metrics
+    assert state.lacks.startswith("MLflow ")
+    assert {one.path for one in MlflowClient(uri).list_artifacts(state.run_id)} >= {"weights", "settings.yaml"}
 
 
 def test_a_run_is_delivered_while_it_trains_and_its_end_once(uri: str, tmp_path: Path) -> None:

@@ -169,6 +169,7 @@ BESIDE: dict[str, dict[str, Any]] = {
 @pytest.mark.extended
 @pytest.mark.parametrize("way", BESIDE)
 def test_two_workers_get_the_same_metrics_and_weights_either_way(tmp_path: Path, way: str) -> None:
+    # Up to 21 CPU seconds: each strategy trains with two ranks and an evaluator, which import torch and, for ZeRO, DeepSpeed.
     if way == "zero3" and importlib.util.find_spec("deepspeed") is None:
         service_skipped("DeepSpeed", "not installed", "make env WITH=deepspeed")
     world = {"scale": {"launcher": "torchrun", "workers": 2}, **BESIDE[way]}

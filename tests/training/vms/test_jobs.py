@@ -98,6 +98,7 @@ def machines() -> Iterator[Lab]:
 
 
 def test_a_run_trains_on_the_worker_and_its_status_is_the_command_s(machines: Lab) -> None:
+    # Over 20 CPU seconds: the run is on a Ray cluster of two machines, each with an environment that starts cold.
     # The head offers no CPU, so ranks are on the worker, which the head's autoscaler has started over SSH.
     done = machines.command("train", *_QUICK, "--name", "first")
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
@@ -119,6 +120,7 @@ def test_a_refused_run_has_the_driver_s_status(machines: Lab) -> None:
 
 
 def test_a_job_is_left_running_followed_while_another_command_stops_it_and_its_run_resumed(machines: Lab) -> None:
+    # Over 20 CPU seconds: drivers on other machines, which each start Python, torch and Ray anew, are what it is about.
     with machines.started("train", "--num-workers", "1", "--name", "long", "--epochs", "500") as command:
         _interrupt(command, machines, "long")
     twice = machines.command("train", *_QUICK, "--name", "long")

@@ -40,6 +40,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.extended
 def test_start_and_stop(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    # Over 20 CPU seconds: the sandbox it starts and stops is a control plane with every operator.
     assert main(["sandbox", "--env", "dev"]) == 0
     printed = capsys.readouterr().out
     assert f"export KUBECONFIG={kubeconfig_in(folder)}" in printed

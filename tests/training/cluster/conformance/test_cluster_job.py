@@ -99,6 +99,7 @@ def test_two_ranks_pass_every_check_after_one_of_them_was_killed(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    # Over 20 CPU seconds: two ranks measure, one is killed, and both measure again.
     monkeypatch.chdir(tmp_path)
     others = s3_api.object_names()
     words = [*team_cluster.arguments, "--no-use-gpu", *ONLY, "--junit", "junit.xml", "--html", "page.html"]

@@ -1,0 +1,112 @@
+"""Looks, before a model of the user's own is divided among the ranks, for what its sharded weights could not do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
+
+from training.errors import SettingsError
+
+_ALTERNATIVE = "strategy.name=ddp trains it"
+
+
+def refuse_scalars(module: nn.Module, *, strategy: str, model: str) -> None:
+    """Refuse weights without a dimension, of which no rank could have a part.
+
+    Raises:
+        SettingsError: there is one.
+    """
+    for name, parameter in module.named_parameters():
+        if parameter.ndim == 0:
+            raise SettingsError(
+                f"strategy.name={strategy}: {name} of model.name={model} has no dimension that could be divided",
+                remedy=f"give it the shape (1,); {_ALTERNATIVE}",
+            )
+
+
+def refuse_foreign_uses(
+    module: nn.Module, units: Sequence[nn.Module], inputs: Tensor, *, strategy: str, model: str
+) -> None:
+    """Refuse a model that uses a weight of a unit while the unit does not compute: it is gathered for that time only.
+
+    Runs the model once, in evaluation mode and without gradients; does nothing if it fails, which the first step then reports.
+
+    Args:
+        module: the whole model, which stays as it is.
+        units: its parts that are sharded by themselves.
+        inputs: of the model, on its device.
+        strategy: name of the strategy.
+        model: name of the model.
+
+    Raises:
+        SettingsError: names the first such weight.
+    """
+    names = {id(one): name for name, one in module.named_parameters()}
+    unit_of = {id(one): unit for unit in units for one in unit.parameters()}
+    is_training = module.training
+    try:
+        with torch.no_grad(), _running(units) as running, _Uses(unit_of, running) as uses:
+            _run(module.eval(), inputs)
+    finally:
+        module.train(is_training)
+    if uses.foreign:
+        raise SettingsError(
+            f"strategy.name={strategy}: model.name={model} uses {names[uses.foreign[0]]} outside of the block that has it, where it is not "
+            "whole",
+            remedy=f"use it in that block's forward(), or have it outside of the model's sequences; {_ALTERNATIVE}",
+        )
+
+
+def _run(module: nn.Module, inputs: Tensor) -> None:
+    with torch.random.fork_rng([inputs.device] if inputs.device.type == "cuda" else []):
+        try:
+            module(inputs)
+        except Exception:  # noqa: BLE001 - of a user's own code
+            return
+
+
+@contextmanager
+def _running(units: Sequence[nn.Module]) -> Iterator[list[nn.Module]]:
+    """The units that compute at the moment, the innermost last."""
+    running: list[nn.Module] = []
+    with ExitStack() as stack:
+        for unit in units:
+            stack.callback(unit.register_forward_pre_hook(lambda part, _: running.append(part)).remove)
+            stack.callback(unit.register_forward_hook(lambda *_: (running.pop(), None)[1]).remove)
+        yield running
+
+
+class _Uses(TorchFunctionMode):
+    """Collects the weights of units that functions of torch compute with while their unit does not run.
+
+    Attributes:
+        foreign: the identity of each, in order of use.
+    """
+
+    def __init__(self, unit_of: dict[int, nn.Module], running: list[nn.Module]) -> None:
+        super().__init__()
+        self.foreign: list[int] = []
+        self._unit_of = unit_of
+        self._running = running
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401 - of the function
+        """The function's result."""
+        del types
+        result = func(*args, **(kwargs or {}))
+        if any(isinstance(one, Tensor) for one in tree_leaves(result)):  # not of its shape or device
+            for one in tree_leaves((args, kwargs)):
+                if (unit := self._unit_of.get(id(one))) is not None and unit not in self._running:
+                    self.foreign.append(id(one))
+        return result
