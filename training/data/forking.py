@@ -22,6 +22,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torch import Tensor
+
 from training.errors import PlatformError
 from training.launch.processes import die_with_parent
 
@@ -93,7 +95,7 @@ class _Queue(_AnyQueue):
     """
 
     def _on_queue_feeder_error(self, error: Exception, item: tuple[int, object]) -> None:
-        self.put((item[0], _not_sent(error)))
+        self.put((item[0], _not_sent(item[1], error)))
 
 
 class StartedForkContext(ForkContext):
@@ -106,14 +108,24 @@ class StartedForkContext(ForkContext):
         return _Queue(maxsize, ctx=self.get_context())
 
 
-def _not_sent(error: Exception) -> PlatformError:
+def _not_sent(batch: object, error: Exception) -> PlatformError:
     """What a batch is replaced with that a process of the data loader could not hand over."""
     full = ""
     if _SHARED_MEMORY.exists():
         memory = shutil.disk_usage(_SHARED_MEMORY)
-        full = f"; {_SHARED_MEMORY} has {memory.free / 2**20:,.0f} of {memory.total / 2**20:,.0f} MiB left"
+        full = (
+            f"; {_SHARED_MEMORY} has {memory.total / 2**20:,.0f} MiB, of which {memory.free / 2**20:,.0f} are free now"
+        )
     return PlatformError(
-        f"a process of the data loader could not pass on a batch: {str(error).partition(chr(10))[0]}{full}",
+        f"a process of the data loader could not pass on {_bytes(batch) / 2**20:,.0f} MiB: {str(error).partition(chr(10))[0]}{full}",
         remedy="give the machine or the container more shared memory (docker run --shm-size=8g); or lower data.prefetch, "
         "data.loader_workers (0 needs none) or loop.global_batch",
     )
+
+
+def _bytes(batch: object) -> int:
+    """The bytes of the tensors in a batch, or in the micro-batches of a step."""
+    if isinstance(batch, Tensor):
+        return batch.nbytes
+    parts = batch if isinstance(batch, list | tuple) else getattr(batch, "__dict__", {}).values()
+    return sum(map(_bytes, parts))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 
+import torch
 from torch import nn
 
 from training.checkpoint.sharding import NamedTensors
@@ -24,7 +25,12 @@ def assembled(skeleton: nn.Module, state: NamedTensors, *, live: nn.Module) -> n
         state: its `state_dict`, whole.
         live: the module itself, for buffers that are not in the state.
     """
-    copied = copy.deepcopy(skeleton).to_empty(device="cpu")
+    # `to_empty` would give each use of a shared weight memory of its own.
+    bare = {
+        id(one): nn.Parameter(torch.empty_like(one, device="cpu"), one.requires_grad) for one in skeleton.parameters()
+    }
+    buffers = {id(one): torch.empty_like(one, device="cpu") for one in skeleton.buffers()}
+    copied = copy.deepcopy(skeleton, {**bare, **buffers})
     copied.load_state_dict(state)
     for name, value in live.named_buffers():
         if name not in state:

@@ -364,6 +364,12 @@ _TESTS = (
         value="(none)",
         used_by=(".ci/run", "tests"),
     ),
+    Variable(
+        name="MLFLOW2_FOLDER",
+        meaning="folder with the packages of tests/training/tracking/mlflow2.lock",
+        value="(none)",
+        used_by=(".ci/run", "tests"),
+    ),
     Variable(name="FLUENT_BIT", meaning="Fluent Bit binary", value="(on PATH)", used_by=("tests",)),
     Variable(
         name="RTP_TERRAFORM_PLUGINS",

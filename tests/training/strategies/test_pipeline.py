@@ -148,7 +148,7 @@ class Lending(nn.Module):
 
 
 def test_a_weight_that_a_second_stage_uses_in_evaluation_only_trains_as_in_one_process(tmp_path: Path) -> None:
-    recipe = {**MLP, "model": {"name": f"{__name__}:Lending"}, "loop": {"max_steps": 6}}
+    recipe = {**MLP, "model": {"name": f"{__name__}:Lending"}, "loop": {"max_steps": 6, "accumulation": 2}}
     train(tmp_path / "one", 1, **recipe)
     train(tmp_path / "piped", 2, **recipe, strategy=TWO)
     assert_close(tmp_path / "one", tmp_path / "piped")
