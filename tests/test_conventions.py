@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.engines.checkouts import project_files
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = {"infra", "platform_charts", "training", "tune", "observability", "tests", "docs"}
+PACKAGES = {"infra", "platform_charts", "training", "tune", "observability", "tests", "docs", "findings"}
 FILES = {
     "Pulumi.yaml",
     "Makefile",
