@@ -154,7 +154,7 @@ def test_a_run_is_resumed_to_have_other_workers_and_with_a_range_to_resize_it(tm
     with pytest.raises(PreflightError, match="run mine is not running") as refused:
         run.request_workers(1)
     words = shlex.split(str(refused.value.remedy).removesuffix(" resumes it with them"))
-    assert command(*words[1:]) == ["-m", "training", "resume", run.argument, "--set", "scale.workers=1"]
+    assert command(*words[1:]) == ["-m", "training", "resume", run.argument, "--set-all", "scale.workers=1"]
     with run.driving(), pytest.raises(SettingsError, match="is not a range") as unfit:
         run.request_workers(1)
     *_, one, other = re.findall(r"SET=(scale\.workers=\S+?),? ", str(unfit.value.remedy))

@@ -365,8 +365,8 @@ _TESTS = (
         used_by=(".ci/run", "tests"),
     ),
     Variable(
-        name="MLFLOW2_FOLDER",
-        meaning="folder with the packages of tests/training/tracking/mlflow2.lock",
+        name="OLD_MLFLOW_FOLDER",
+        meaning="folder with the packages of tests/training/tracking/old_mlflow.lock",
         value="(none)",
         used_by=(".ci/run", "tests"),
     ),

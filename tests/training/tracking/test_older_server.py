@@ -20,9 +20,9 @@ pytestmark = pytest.mark.extended
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[MlflowServer]:
     """A server of MLflow 2 with a store of files."""
-    folder = os.environ.get("MLFLOW2_FOLDER")
+    folder = os.environ.get("OLD_MLFLOW_FOLDER")
     if folder is None:
-        skipped("MLflow 2", "MLFLOW2_FOLDER is not set", "tests/training/tracking/mlflow2.lock says how")
+        skipped("MLflow 2", "OLD_MLFLOW_FOLDER is not set", "tests/training/tracking/old_mlflow.lock says how")
     places = {"store": str(tmp_path / "store"), "artifacts": str(tmp_path / "artifacts")}
     started = local_server(tmp_path, **places, environment={"PYTHONPATH": folder})
     started.start()
