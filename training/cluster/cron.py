@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from infra.spec.errors import SettingsError
@@ -24,8 +24,10 @@ _MACROS = {
     "@hourly": "0 * * * *",
 }
 _PART = re.compile(r"(?P<low>\*|\?|\w+)(?:-(?P<high>\w+))?(?:/(?P<step>\d+))?")
-_LONGEST_DAYS = 5 * 366
-"""How far the next time is looked for; the controller gives up after five years, too."""
+_YEARS = 5
+"""How far the next time is looked for."""
+
+_NOON = 12
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Cron:
         days: days of a month.
         months: months.
         weekdays: days of a week, from 0 for Sunday.
-        either_day: a day matches by its month or by its week; it does so if the expression limits both.
+        either_day: a day matches by its month or by its week; it does so if neither field is a star.
     """
 
     minutes: frozenset[int]
@@ -70,31 +72,104 @@ class Cron:
     def next_after(self, moment: datetime, zone: tzinfo) -> datetime | None:
         """The first time after a moment, in UTC; None if there is none in five years, e.g. on a 30th of February.
 
+        A local time that a change of the clock skips is left out, and one that comes twice is two times.
+
         Args:
             moment: the moment, with its zone.
-            zone: the zone that the expression's hours are in; hours that a clock skips are left out.
+            zone: the zone that the expression's hours are in.
         """
-        local = moment.astimezone(zone)
-        for later in range(_LONGEST_DAYS):
-            day = local.date() + timedelta(days=later)
-            if not self._has_day(day):
-                continue
-            for found in self._times(day, zone):
-                if found > moment:
-                    return found
+        walk = _Walk(moment, zone)
+        last_year = walk.local.year + _YEARS
+        while walk.local.year <= last_year:
+            if (
+                walk.to_month(self.months)
+                and walk.to_day(self._has_day)
+                and walk.to_hour(self.hours)
+                and walk.to_minute(self.minutes)
+            ):
+                return walk.time
         return None
 
     def _has_day(self, day: date) -> bool:
         in_month, in_week = day.day in self.days, day.isoweekday() % 7 in self.weekdays
         return day.month in self.months and (in_month or in_week if self.either_day else in_month and in_week)
 
-    def _times(self, day: date, zone: tzinfo) -> Iterator[datetime]:
-        for hour in sorted(self.hours):
-            for minute in sorted(self.minutes):
-                local = datetime.combine(day, time(hour, minute), tzinfo=zone)
-                found = local.astimezone(UTC)
-                if found.astimezone(zone).replace(tzinfo=None) == local.replace(tzinfo=None):
-                    yield found
+
+class _Walk:
+    """A walk from a moment to the next time, in the steps of robfig/cron v3.0.1 (spec.go, `SpecSchedule.Next`).
+
+    Each method goes on until its field matches; False says that the field before it has begun anew, so that all have to be looked at again.
+    Days and months are steps of the calendar, hours and minutes of elapsed time, which makes the difference where the clock changes.
+
+    Attributes:
+        time: where it is, in UTC.
+    """
+
+    def __init__(self, moment: datetime, zone: tzinfo) -> None:
+        self.time = moment.astimezone(UTC).replace(second=0, microsecond=0) + timedelta(minutes=1)
+        self._zone = zone
+        self._is_rounded = False
+
+    @property
+    def local(self) -> datetime:
+        """The local time."""
+        return self.time.astimezone(self._zone)
+
+    def to_month(self, months: frozenset[int]) -> bool:
+        while (now := self.local).month not in months:
+            if self._round():
+                now = self._set(now.year, now.month, 1)
+            if self._set(now.year, now.month + 1, now.day, now.hour, now.minute).month == 1:
+                return False
+        return True
+
+    def to_day(self, matches: Callable[[date], bool]) -> bool:
+        while not matches((now := self.local).date()):
+            if self._round():
+                now = self._set(now.year, now.month, now.day)
+            hour = self._set(now.year, now.month, now.day + 1, now.hour, now.minute).hour
+            if hour:  # midnight is skipped, or comes twice
+                self.time += timedelta(hours=24 - hour if hour > _NOON else -hour)
+            if self.local.day == 1:
+                return False
+        return True
+
+    def to_hour(self, hours: frozenset[int]) -> bool:
+        while (now := self.local).hour not in hours:
+            if self._round():
+                self._set(now.year, now.month, now.day, now.hour)
+            self.time += timedelta(hours=1)
+            if self.local.hour == 0:
+                return False
+        return True
+
+    def to_minute(self, minutes: frozenset[int]) -> bool:
+        while self.local.minute not in minutes:
+            self._is_rounded = True
+            self.time += timedelta(minutes=1)
+            if self.local.minute == 0:
+                return False
+        return True
+
+    def _round(self) -> bool:
+        """Whether the smaller fields have to begin anew, which is so once."""
+        was_rounded, self._is_rounded = self._is_rounded, True
+        return not was_rounded
+
+    def _set(self, year: int, month: int, day: int, hour: int = 0, minute: int = 0) -> datetime:
+        """Go to a local time like `time.Date` of Go: fields beyond their range carry over, and a skipped time has the offset before."""
+        first = datetime(year + (month - 1) // 12, (month - 1) % 12 + 1, 1, tzinfo=UTC)
+        wanted = first + timedelta(days=day - 1, hours=hour, minutes=minute)
+        # The offset of a moment near it, and then the one that is right, or nearly so.
+        near = wanted - _offset(wanted, self._zone)
+        self.time = wanted - _offset(near, self._zone)
+        return self.local
+
+
+def _offset(moment: datetime, zone: tzinfo) -> timedelta:
+    found = moment.astimezone(zone).utcoffset()
+    assert found is not None, "the time has a zone"
+    return found
 
 
 def parse_cron(text: str) -> Cron:
@@ -116,7 +191,7 @@ def parse_cron(text: str) -> Cron:
     minutes, hours, days, months, weekdays = (
         _values(word, field, text) for word, field in zip(words, _FIELDS, strict=True)
     )
-    either_day = not any(part[0] in "*?" for word in (words[2], words[4]) for part in word.split(",") if part)
+    either_day = not (_is_star(words[2]) or _is_star(words[4]))
     return Cron(minutes=minutes, hours=hours, days=days, months=months, weekdays=weekdays, either_day=either_day)
 
 
@@ -132,6 +207,12 @@ def zone_named(name: str) -> tzinfo:
         raise SettingsError(
             f"unknown time zone {name!r}", remedy="use a name of the tz database, e.g. Europe/Berlin or Etc/UTC"
         ) from error
+
+
+def _is_star(word: str) -> bool:
+    """Whether a field limits nothing: a star does not, unless it has a step above 1 (parser.go, `getRange`)."""
+    parts = [_PART.fullmatch(part.lower()) for part in word.split(",")]
+    return any(part is not None and part["low"] in {"*", "?"} and int(part["step"] or 1) == 1 for part in parts)
 
 
 def _values(word: str, field: _Field, text: str) -> frozenset[int]:

@@ -22,10 +22,11 @@ def test_the_next_time_is_the_first_that_matches() -> None:
         ("5,35 * * * *", "2026-11-22 09:35"),
         ("0 0 * * mon-fri", "2026-11-23 00:00"),
         ("0 0 29 feb *", "2028-02-29 00:00"),
-        # A day that both fields limit matches either; a star, also with a step, limits nothing.
+        # A day that both fields limit matches either; a star limits nothing, but with a step above 1.
         ("0 0 13 * fri", "2026-11-27 00:00"),
         ("0 0 13 * *", "2026-12-13 00:00"),
-        ("0 0 */2 * mon", "2026-11-23 00:00"),
+        ("0 0 */2 * tue", "2026-11-23 00:00"),
+        ("0 0 */1 * tue", "2026-11-24 00:00"),
         ("@weekly", "2026-11-29 00:00"),
         ("@yearly", "2027-01-01 00:00"),
     ):
@@ -38,6 +39,9 @@ def test_hours_are_those_of_the_zone_whatever_its_offset() -> None:
     assert nightly.next_after(NOW, berlin) == datetime(2026, 11, 23, 1, 30, tzinfo=UTC)
     summer = datetime(2026, 7, 1, tzinfo=UTC)
     assert nightly.next_after(summer, berlin) == datetime(2026, 7, 1, 0, 30, tzinfo=UTC)
+    # On the last Sunday of October 02:30 comes twice.
+    autumn = datetime(2026, 10, 25, 0, 30, tzinfo=UTC)
+    assert nightly.next_after(autumn, berlin) == datetime(2026, 10, 25, 1, 30, tzinfo=UTC)
     # On the last Sunday of March the clock goes from 02:00 to 03:00.
     spring = datetime(2026, 3, 28, 12, tzinfo=UTC)
     assert nightly.next_after(spring, berlin) == datetime(2026, 3, 30, 0, 30, tzinfo=UTC)
