@@ -6,8 +6,7 @@ import base64
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import yaml
-
+from infra.spec.manifest_yaml import write_document
 from infra.spec.node_group import NodeGroup
 from infra.spec.sharing import mig_script
 
@@ -98,7 +97,7 @@ def _max_pods(group: NodeGroup) -> Mapping[str, Any]:
 
 def _node_config(spec: Mapping[str, Any]) -> str:
     document = {"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig", "spec": dict(spec)}
-    return yaml.safe_dump(document, sort_keys=False)
+    return write_document(document)
 
 
 def _write(path: str, text: str) -> str:

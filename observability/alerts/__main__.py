@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import yaml
-
+from infra.spec.manifest_yaml import write_document
 from observability.alerts.catalog import GROUPS
 from observability.alerts.check import check_rules
 from observability.alerts.model import Group
@@ -28,7 +27,7 @@ def rules_file(groups: Sequence[Group] = GROUPS) -> str:
     """
     check_rules(groups)
     manifest = {"groups": [group.manifest() for group in groups]}
-    return _HEADER + yaml.safe_dump(manifest, sort_keys=False, width=120)
+    return _HEADER + write_document(manifest)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import yaml
-
 from infra.spec.cluster_names import MONITORING_NAMESPACE, PLATFORM_PRIORITY, READY_TIMEOUT_MINUTES
 from infra.spec.manifest import Manifest
+from infra.spec.manifest_yaml import write_document
 from infra.spec.node_labels import LABEL_PREFIX
 from platform_charts.charts.image_names import ImageNames
 from platform_charts.container_resources import CONTAINERS
@@ -30,7 +29,7 @@ def kueue_values(images: ImageNames) -> Manifest:
         },
         "enablePrometheus": True,
         "metrics": {"prometheusNamespace": MONITORING_NAMESPACE},
-        "managerConfig": {"controllerManagerConfigYaml": yaml.safe_dump(kueue_configuration(), sort_keys=False)},
+        "managerConfig": {"controllerManagerConfigYaml": write_document(kueue_configuration())},
     }
 
 

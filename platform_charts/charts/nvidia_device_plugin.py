@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import yaml
-
 from infra.spec.manifest import Manifest
+from infra.spec.manifest_yaml import write_document
 from infra.spec.node_labels import GPU_RESOURCE, GPU_TAINT
 from infra.spec.settings.nodes import GpuGroup, Sharing
 from infra.spec.sharing import WHOLE_GPU, device_plugin_config
@@ -38,7 +37,7 @@ def device_plugin_values(groups: Iterable[GpuGroup], images: ImageNames) -> Mani
         "resources": CONTAINERS["nvidia-device-plugin"].manifest(),
         "config": {
             "default": WHOLE_GPU,
-            "map": {name: yaml.safe_dump(_plugin_config(sharing)) for name, sharing in sharings.items()},
+            "map": {name: write_document(_plugin_config(sharing)) for name, sharing in sharings.items()},
         },
         "gfd": {"enabled": True},
         "nfd": _feature_discovery_values(images),

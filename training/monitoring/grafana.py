@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-import yaml
+from infra.spec.manifest_yaml import write_document
 
 DASHBOARDS = Path(__file__).parents[2] / "platform_charts" / "objects" / "dashboards"
 """Written by `python -m observability.dashboards`."""
@@ -56,4 +56,4 @@ def grafana_environment(folder: Path, *, provisioning: Path, port: int) -> dict[
 
 def _write(file: Path, content: Mapping[str, object]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    file.write_text(write_document(content), encoding="utf-8")

@@ -7,8 +7,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-import yaml
-
+from infra.spec.manifest_yaml import write_document
 from observability.alerts.checkpoints import CHECKPOINTS
 from observability.alerts.goodput import GOODPUT
 from observability.alerts.model import Group
@@ -47,7 +46,7 @@ def write_configuration(folder: Path, *, targets: Path, scrape_seconds: float = 
         scrape_seconds: interval of scrapes and of the rules' evaluation.
     """
     rules = folder / "rules.yml"
-    rules.write_text(yaml.safe_dump({"groups": [group.manifest() for group in RUN_GROUPS]}), encoding="utf-8")
+    rules.write_text(write_document({"groups": [group.manifest() for group in RUN_GROUPS]}), encoding="utf-8")
     interval = f"{int(1000 * scrape_seconds)}ms"
     # On a cluster Ray's metrics agent adds the prefix; rules and dashboards are written for it.
     prefixed = {"source_labels": ["__name__"], "target_label": "__name__", "replacement": "ray_${1}"}
@@ -63,7 +62,7 @@ def write_configuration(folder: Path, *, targets: Path, scrape_seconds: float = 
         ],
     }
     file = folder / "prometheus.yml"
-    file.write_text(yaml.safe_dump(configuration, sort_keys=False), encoding="utf-8")
+    file.write_text(write_document(configuration), encoding="utf-8")
     return file
 
 

@@ -6,8 +6,7 @@ import os
 from datetime import UTC, datetime
 from typing import Any
 
-import yaml
-
+from infra.spec.manifest_yaml import write_document
 from infra.spec.output import writing
 from infra.spec.release_rules import ROOT
 from training.cluster.code_packages import require_image
@@ -58,7 +57,7 @@ def anyscale(options: AnyscaleOptions) -> ExitStatus:
         if archive is not None:
             (folder / CODE_FILE).write_bytes(archive.data)
         for name, document in documents.items():
-            text = yaml.safe_dump(document, sort_keys=False, width=_WIDTH, allow_unicode=True)
+            text = write_document(document, width=_WIDTH)
             (folder / name).write_text(text, encoding="utf-8")
     print(f"{folder}: submit it there with anyscale job submit -f job.yaml")
     return ExitStatus.DONE

@@ -8,9 +8,8 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from infra.spec.command_line import given_flags
+from infra.spec.manifest_yaml import write_document
 from infra.spec.output import writing
 from infra.spec.outputs import StackOutputs, TeamOutput
 from infra.spec.release import load_release
@@ -57,7 +56,7 @@ def ray_cluster(options: RayClusterOptions) -> ExitStatus:
 def to_yaml(document: dict[str, Any], file: Path) -> str:
     """The file's text, under a comment that says how to use it."""
     head = f"# Made by ray-train-platform. Start the cluster with\n#   .venv/bin/ray up {shlex.quote(_shown(file))}\n"
-    return head + yaml.safe_dump(document, sort_keys=False, width=_WIDTH, allow_unicode=True)
+    return head + write_document(document, width=_WIDTH)
 
 
 def _own(options: RayClusterOptions) -> dict[str, Any]:

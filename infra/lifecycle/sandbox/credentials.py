@@ -6,7 +6,7 @@ import base64
 import secrets
 from pathlib import Path
 
-import yaml
+from infra.spec.manifest_yaml import write_document
 
 _ADMINISTRATORS = "system:masters"
 
@@ -48,4 +48,4 @@ def kubeconfig(*, server: str, certificate: Path, token: str, name: str) -> str:
         "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
         "current-context": name,
     }
-    return yaml.safe_dump(document, sort_keys=False)
+    return write_document(document)

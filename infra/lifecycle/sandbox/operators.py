@@ -9,8 +9,6 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import NamedTuple
 
-import yaml
-
 from infra.kube.api import KubernetesApi
 from infra.lifecycle.sandbox import kueue_admission
 from infra.lifecycle.sandbox.control_plane import ControlPlane
@@ -20,6 +18,7 @@ from infra.lifecycle.sandbox.processes import Process, free_ports
 from infra.lifecycle.sandbox.programs import find_operator
 from infra.spec.cluster_names import KUEUE_API
 from infra.spec.manifest import Manifest
+from infra.spec.manifest_yaml import write_document
 from platform_charts.charts.kueue import kueue_configuration
 
 _START_SECONDS = 180.0
@@ -116,7 +115,7 @@ def start_kueue(plane: ControlPlane, program: Path, *, configuration: Manifest |
         health_port=health_port,
         certificates=certificates,
     )
-    file.write_text(yaml.safe_dump(text), encoding="utf-8")
+    file.write_text(write_document(text), encoding="utf-8")
     api = KubernetesApi(plane.client())
     for manifest in kueue_admission.admission(webhook_port=webhook_port):
         # A field manager of its own keeps the fields that others applied to the same namespace and CRDs.

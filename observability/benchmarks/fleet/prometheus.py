@@ -13,11 +13,11 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import psutil
-import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from infra.spec.cluster_names import NODE_PRICES, TEAM_BUDGETS
 from infra.spec.errors import PlatformError
+from infra.spec.manifest_yaml import write_document
 from observability.alerts.catalog import GROUPS
 from observability.alerts.model import Group
 from observability.benchmarks.fleet.server import Served
@@ -119,7 +119,7 @@ def write_configuration(
         interval_seconds: between scrapes and evaluations of rules, in place of the stack's intervals.
     """
     rules = folder / "rules.yml"
-    rules.write_text(yaml.safe_dump({"groups": list(map(_group, GROUPS))}), encoding="utf-8")
+    rules.write_text(write_document({"groups": list(map(_group, GROUPS))}), encoding="utf-8")
 
     def duration(seconds: int) -> str:
         return f"{seconds}s" if interval_seconds is None else f"{int(1000 * interval_seconds)}ms"
@@ -144,7 +144,7 @@ def write_configuration(
         ],
     }
     file = folder / "prometheus.yml"
-    file.write_text(yaml.safe_dump(configuration, sort_keys=False), encoding="utf-8")
+    file.write_text(write_document(configuration), encoding="utf-8")
     return file
 
 

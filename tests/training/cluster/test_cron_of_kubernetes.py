@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
-import pwd
 import random
-import shutil
-import subprocess
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from tests.engines.report_table import ran, skipped
+from tests.engines.go_program import answer_of
 from training.cluster.cron import parse_cron, zone_named
 
-MODULE = """
-module times
-
-go 1.22
-
-require github.com/robfig/cron/v3 v3.0.1
-"""
 SUMS = """
 github.com/robfig/cron/v3 v3.0.1 h1:WdRxkvbJztn8LMz/QEvLN5sBU+xKpSqwwUO1Pjr4qDs=
 github.com/robfig/cron/v3 v3.0.1/go.mod h1:eQICP3HwyT7UooqI/z+Ov+PtYAWygg1TEWWzGIFLtro=
@@ -99,8 +87,6 @@ def expression(draw: random.Random) -> str:
 
 @pytest.mark.extended
 def test_the_next_times_of_random_schedules_are_those_of_the_controller(tmp_path: Path) -> None:
-    if shutil.which("go") is None:
-        skipped("robfig/cron", "no go on PATH", "install Go")
     draw = random.Random(9)
     asked = [
         {
@@ -111,22 +97,8 @@ def test_the_next_times_of_random_schedules_are_those_of_the_controller(tmp_path
         }
         for number in range(EXPRESSIONS)
     ]
-    for name, text in (("go.mod", MODULE), ("go.sum", SUMS), ("main.go", PROGRAM)):
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    home = pwd.getpwuid(os.getuid()).pw_dir  # whose Go caches outlive the session's temporary home
-    environment = {**os.environ, "HOME": home, "GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local"}
-    answered = subprocess.run(
-        ["go", "run", "."],
-        cwd=tmp_path,
-        env=environment,
-        input=json.dumps(asked),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert answered.returncode == 0, answered.stderr
-    ran("robfig/cron")
-    for one, expected in zip(asked, json.loads(answered.stdout), strict=True):
+    answers = answer_of(PROGRAM, asked, requires=["github.com/robfig/cron/v3 v3.0.1"], sums=SUMS, folder=tmp_path)
+    for one, expected in zip(asked, answers, strict=True):
         cron, zone = parse_cron(str(one["Expression"])), zone_named(str(one["Zone"]))
         for before, after in pairwise([one["After"], *expected]):
             found = cron.next_after(datetime.fromtimestamp(before, UTC), zone)

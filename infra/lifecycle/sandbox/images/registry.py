@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Protocol
 
 import urllib3
-import yaml
 
 from infra.lifecycle.sandbox.modules import cache_root
 from infra.lifecycle.sandbox.processes import Process
 from infra.spec.errors import RefusedError
+from infra.spec.manifest_yaml import write_document
 
 PORT = 5000
 """Port of the registry: fixed, because references to images contain it."""
@@ -92,7 +92,7 @@ def start_registry(plane: Starter, program: Path, *, address: str, storage: Path
     require_free(address, port)
     storage.mkdir(parents=True, exist_ok=True)
     file = plane.folder / "registry.yaml"
-    file.write_text(yaml.safe_dump(configuration(storage, host)), encoding="utf-8")
+    file.write_text(write_document(configuration(storage, host)), encoding="utf-8")
     process = plane.run("registry", [program, "serve", file], environment=QUIET)
     process.await_(lambda: answers(host), seconds=_START_SECONDS)
     return host

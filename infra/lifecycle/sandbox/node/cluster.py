@@ -9,8 +9,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import yaml
-
 from infra.kube.api import KubernetesApi
 from infra.lifecycle.sandbox import credentials
 from infra.lifecycle.sandbox.control_plane import ControlPlane
@@ -25,6 +23,7 @@ from infra.lifecycle.sandbox.node.objects import node_objects
 from infra.lifecycle.sandbox.node.policies import attach as network_policies
 from infra.lifecycle.sandbox.node.prerequisites import SYSTEM_PATH
 from infra.lifecycle.sandbox.node.request import RealNode
+from infra.spec.manifest_yaml import write_document
 
 SERVICES = "services"
 """Name of the machine with the bridge, where CoreDNS and the operators run: it resolves and reaches Services as a node does."""
@@ -295,7 +294,7 @@ def _is_ready(api: KubernetesApi, name: str) -> bool:
 
 
 def _yaml(path: Path, document: Mapping[str, Any]) -> Path:
-    path.write_text(yaml.safe_dump(dict(document)), encoding="utf-8")
+    path.write_text(write_document(dict(document)), encoding="utf-8")
     return path
 
 

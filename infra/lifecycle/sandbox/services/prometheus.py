@@ -14,8 +14,6 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import yaml
-
 from infra.kube.api import KubernetesApi
 from infra.kube.connection import connect_with
 from infra.kube.errors import ApiError, ConnectionLostError
@@ -25,6 +23,7 @@ from infra.lifecycle.sandbox.services.monitors import scrape_configs, unsupporte
 from infra.lifecycle.sandbox.services.targets import pod_targets
 from infra.spec.cluster_names import MONITORING_NAMESPACE
 from infra.spec.manifest import Manifest, api_object
+from infra.spec.manifest_yaml import write_document
 
 _SERVICE = "kube-prometheus-stack-prometheus"
 """Name of the chart's Service, which the platform's programs use."""
@@ -76,7 +75,7 @@ def configuration(monitors: Iterable[Manifest], *, targets: Path) -> str:
         key=lambda monitor: (monitor["metadata"]["namespace"], monitor["metadata"]["name"]),
     )
     interval = {"scrape_interval": "30s"}  # the operator's default
-    return yaml.safe_dump({"global": interval, "scrape_configs": scrape_configs(used, targets=str(targets))})
+    return write_document({"global": interval, "scrape_configs": scrape_configs(used, targets=str(targets))})
 
 
 class _Follower:
