@@ -2,7 +2,8 @@
 
 DeepSpeed's file says some things that the settings say too: batches, clipping, the optimizer, the learning rate, number formats, the
 stage. There the file may leave the key out, say "auto" as in the Hugging Face Trainer's files, or say what the settings say. Anything else
-is refused, with both values. The rest, e.g. the sizes of buckets, is DeepSpeed's own and reaches it as it is; "auto" is its default there.
+is refused, with both values. A parameter that an optimizer or a scheduler of the file leaves out is DeepSpeed's default, as it is there.
+The rest, e.g. the sizes of buckets, is DeepSpeed's own and reaches it as it is; "auto" is its default there.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ STAGES: Final = {"zero1": 1, "zero2": 2, "zero3": 3}
 """The stage of ZeRO by the name of the strategy."""
 
 _AUTO: Final = "auto"
+_PARAMS: Final = "scheduler.params"
 
 _OWN_KEYS: Final = {
     "comms_logger",
@@ -73,8 +75,24 @@ _REFUSED_OF_ZERO: Final = {
 _SWITCHED_OFF: Final = {"null", "false", "1", json.dumps(_AUTO)}
 """Values, as JSON, with which these keys do nothing; the partition size of 1 is no partition."""
 
-_SCHEDULES: Final = {"WarmupLR": "constant", "WarmupCosineLR": "cosine", "OneCycle": "one_cycle"}
-"""DeepSpeed's schedulers that have a counterpart in schedule.name."""
+_SCHEDULES: Final = {"WarmupLR": "constant", "WarmupCosineLR": "cosine"}
+"""DeepSpeed's schedulers that have a counterpart in schedule.name. Its `OneCycle` is made of straight lines, ours of cosines."""
+
+_ADAM: Final[Mapping[str, JsonValue]] = {"lr": 1e-3, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.0}
+DEFAULTS: Final[Mapping[str, Mapping[str, JsonValue]]] = {
+    "adam": _ADAM,
+    "adamw": _ADAM,
+    "sgd": {"lr": 1e-3, "momentum": 0.0, "nesterov": False, "weight_decay": 0.0},
+    "warmuplr": {"warmup_min_lr": 0.0, "warmup_num_steps": 1000, "warmup_type": "log"},
+    "warmupcosinelr": {
+        "warmup_min_ratio": 0.0,
+        "warmup_num_steps": 1000,
+        "cos_min_ratio": 1e-4,
+        "warmup_type": "log",
+    },
+}
+"""What a parameter is that the file leaves out, by the type of its optimizer or scheduler in lower case (DeepSpeed 0.19.8: FusedAdam,
+torch.optim.SGD, lr_schedules.py). The largest rate of `WarmupLR` is then the optimizer's."""
 
 
 @dataclass(frozen=True)
@@ -211,10 +229,12 @@ def _expected_schedule(settings: TrainingSettings) -> Iterator[Expected]:
         ("warmup_num_steps", "schedule.warmup_steps", schedule.warmup_steps),
         ("warmup_max_lr", "optimizer.learning_rate", settings.optimizer.learning_rate),
         ("warmup_min_lr", "a warm-up from 0", 0.0),
+        ("warmup_min_ratio", "a warm-up from 0", 0.0),
         ("warmup_type", "a linear warm-up", "linear"),
+        ("cos_min_ratio", "schedule.final_fraction", schedule.final_fraction),
         ("total_num_steps", "loop.max_steps", settings.loop.max_steps),
     ):
-        yield Expected(f"scheduler.params.{key}", setting, value)
+        yield Expected(f"{_PARAMS}.{key}", setting, value)
 
 
 def _unsupported(given: Mapping[str, JsonValue], compared: set[str]) -> Iterator[str]:
@@ -243,8 +263,14 @@ def _refusal(key: str) -> str:
 
 
 def _conflicts(given: Mapping[str, JsonValue], expected: list[Expected]) -> Iterator[str]:
+    defaults = dict(_defaults(given))
+    if not any(one.key == f"{_PARAMS}.warmup_num_steps" and one.value for one in expected):
+        defaults.pop(f"{_PARAMS}.warmup_type", None)  # of a warm-up without steps
     for one in expected:
         theirs = _lookup(given, one.key)
+        is_left_out = theirs is None and one.key in defaults
+        if is_left_out:
+            theirs = defaults[one.key]
         if theirs is None or theirs == _AUTO:
             continue
         if one.key == "optimizer.type":
@@ -254,7 +280,16 @@ def _conflicts(given: Mapping[str, JsonValue], expected: list[Expected]) -> Iter
         if not _equal(theirs, one.value):
             ours = json.dumps(one.value)
             setting = one.setting if "=" in one.setting else f"{one.setting}={ours}"
-            yield f'{one.key}={json.dumps(theirs)} contradicts {setting}; write {ours} or "auto", or change the setting'
+            absent = " (DeepSpeed's default, because the file leaves it out)" if is_left_out else ""
+            yield f'{one.key}={json.dumps(theirs)}{absent} contradicts {setting}; write {ours} or "auto", or change the setting'
+
+
+def _defaults(given: Mapping[str, JsonValue]) -> Iterator[tuple[str, JsonValue]]:
+    """The parameters of the file's optimizer and scheduler, by their keys, that count where it leaves them out."""
+    for section in ("optimizer", "scheduler"):
+        named = DEFAULTS.get(str(_lookup(given, f"{section}.type")).lower(), {})
+        for key, value in named.items():
+            yield f"{section}.params.{key}", value
 
 
 def _optimizer_name(given: Mapping[str, JsonValue], theirs: JsonValue) -> JsonValue:

@@ -20,7 +20,12 @@ HUGGING_FACE: dict[str, Any] = {
     "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"}},
     "scheduler": {
         "type": "WarmupCosineLR",
-        "params": {"warmup_min_ratio": "auto", "warmup_num_steps": "auto", "total_num_steps": "auto"},
+        "params": {
+            "warmup_min_ratio": "auto",
+            "warmup_num_steps": "auto",
+            "total_num_steps": "auto",
+            "cos_min_ratio": "auto",
+        },
     },
     "zero_optimization": {
         "stage": 2,
@@ -123,6 +128,28 @@ def test_values_that_the_settings_say_too_are_accepted() -> None:
 def test_a_contradiction_is_refused_with_both_values(file: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         settings(file)
+
+
+@pytest.mark.parametrize(
+    ("section", "kind", "params", "said"),
+    [
+        ("scheduler", "WarmupLR", {"warmup_num_steps": 100}, r'warmup_type="log" \(DeepSpeed\'s default'),
+        ("scheduler", "WarmupLR", {"warmup_type": "linear"}, r"warmup_num_steps=1000 \(DeepSpeed\'s default"),
+        ("scheduler", "WarmupLR", {"warmup_num_steps": 100, "warmup_type": "auto"}, ""),
+        ("optimizer", "AdamW", {"lr": 3e-3}, r"weight_decay=0\.0 \(DeepSpeed\'s default.* contradicts optimizer\.weight_decay=0\.01"),
+        ("optimizer", "AdamW", {"lr": 3e-3, "weight_decay": 0.01}, ""),
+    ],
+)  # fmt: skip
+def test_what_an_optimizer_or_a_scheduler_leaves_out_is_deepspeed_s_default(
+    section: str, kind: str, params: dict[str, Any], said: str
+) -> None:
+    file = {section: {"type": kind, "params": params}}
+    schedule = {"name": "constant", "warmup_steps": 100}
+    if said:
+        with pytest.raises(ValidationError, match=said):
+            settings(file, schedule=schedule)
+    else:
+        settings(file, schedule=schedule)
 
 
 def test_all_contradictions_are_named_at_once() -> None:

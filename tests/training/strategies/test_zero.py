@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import importlib.util
+import inspect
 import math
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from tests.training.runs import LANGUAGE, exported, in_group, losses_of, small_s
 from tests.training.strategies.test_fully_sharded import MLP, assert_close
 from tests.training.strategies.test_strategies import UNUSED
 from training.checkpoint.stateful import StateRegistry
+from training.config.deepspeed import DEFAULTS
 from training.errors import SettingsError
 from training.launch.task import RankPlace
 from training.precision import Precision
@@ -67,6 +70,25 @@ def test_a_run_that_resumes_ends_in_the_same_weights(tmp_path: Path, whole: tupl
     train(tmp_path, 2, **{**recipe, "loop": {**SPLIT["loop"], "max_steps": 7}})
     assert train(tmp_path, 2, **recipe) == whole[1]
     assert select(read_all(tmp_path), Restored)[0].step == 7
+
+
+@pytest.mark.extended
+def test_what_a_file_leaves_out_is_what_the_library_takes() -> None:
+    """The defaults of every optimizer and scheduler that a file may name."""
+    adam = importlib.import_module("deepspeed.ops.adam").FusedAdam
+    schedules = importlib.import_module("deepspeed.runtime.lr_schedules")
+    made = {
+        "adam": adam,
+        "adamw": adam,
+        "sgd": torch.optim.SGD,
+        "warmuplr": schedules.WarmupLR,
+        "warmupcosinelr": schedules.WarmupCosineLR,
+    }
+    for name, kind in made.items():
+        parameters = inspect.signature(kind.__init__).parameters
+        found = {key: parameters[key].default for key in DEFAULTS[name]}
+        assert {key: [*one] if isinstance(one, tuple) else one for key, one in found.items()} == DEFAULTS[name], name
+    assert inspect.signature(schedules.WarmupLR.__init__).parameters["warmup_max_lr"].default is None
 
 
 @pytest.mark.extended
