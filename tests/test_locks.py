@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
 from collections.abc import Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
+
+import grimp
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -76,3 +80,32 @@ def test_no_lock_has_what_its_kind_of_work_does_not_need() -> None:
     assert not versions("requirements-deepspeed.lock").keys() & versions("requirements.lock").keys()
     assert not versions("requirements-infra.lock").keys() & {"torch", "ray", "mlflow"}
     assert [name for name in versions("requirements.lock") if name.startswith("pulumi")] == []
+
+
+def imported_by(root: str) -> dict[str, set[str]]:
+    """Package of others → modules that import it: those of one of ours and all that these import at any time, also within a function."""
+    ours = ("infra", "platform_charts", "observability", "training", "tune")
+    graph = grimp.build_graph(*ours, include_external_packages=True, cache_dir=None)
+    found: dict[str, set[str]] = {}
+    seen, left = set[str](), {one for one in graph.modules if one.startswith(f"{root}.")}
+    while left:
+        module = left.pop()
+        seen.add(module)
+        for imported in graph.find_modules_directly_imported_by(module):
+            top = imported.partition(".")[0]
+            if top in ours:
+                left |= {imported} - seen
+            elif top not in sys.stdlib_module_names:
+                found.setdefault(top, set()).add(module)
+    return found
+
+
+def test_every_command_for_the_stack_runs_with_the_lock_that_its_target_installs() -> None:
+    """`make upgrade` and `make down` of an environment that was made for the stack only."""
+    have, distributions = versions("requirements-infra.lock").keys(), packages_distributions()
+    missing = {
+        package: modules
+        for package, modules in imported_by("infra.lifecycle").items()
+        if not have & {re.sub(r"[._-]+", "-", name).lower() for name in distributions[package]}
+    }
+    assert missing == {}
