@@ -19,6 +19,7 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 from observability.alerts.catalog import ALERTS
 from observability.alerts.model import Severity
 from observability.dashboards.boards.runbooks import runbook_address
+from observability.dashboards.layout import places
 from observability.dashboards.model import (
     DATA_SOURCE,
     TAG,
@@ -81,6 +82,8 @@ def rendered(dashboard: Dashboard, context: Context) -> str:
         for panel in row.panels:
             builder.with_panel(_text(panel) if isinstance(panel, TextPanel) else _panel(panel, dashboard, context))
     document = json.loads(JSONEncoder().encode(builder.build()))
+    for made, place in zip(document["panels"], places(dashboard), strict=True):
+        made["gridPos"] = {"x": place.left, "y": place.top, "w": place.width, "h": place.height}
     _compacted(document["panels"])
     return json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 

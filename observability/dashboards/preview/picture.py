@@ -10,8 +10,8 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from observability.dashboards.layout import Place, places
 from observability.dashboards.model import COLUMNS, Chart, Dashboard, Panel, Row
-from observability.dashboards.preview.layout import Place, places
 from observability.dashboards.preview.panels import GRID, INK, MUTED, Results, draw
 from observability.dashboards.preview.source import MetricsSource, Period
 from observability.dashboards.templates import substituted

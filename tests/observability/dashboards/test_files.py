@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from grafana_foundation_sdk.models import units
+from hypothesis import given
+from hypothesis import strategies as st
 
 from observability.alerts.catalog import ALERTS
 from observability.dashboards.boards.runbooks import runbooks
 from observability.dashboards.catalog import DASHBOARDS, all_dashboards
 from observability.dashboards.check import DashboardError, check_dashboards
 from observability.dashboards.files import FOLDER, files
-from observability.dashboards.model import Dashboard, Limit, Panel, Query, Row, TextPanel, Unit, Variable
-from observability.dashboards.preview.layout import places
+from observability.dashboards.layout import places
+from observability.dashboards.model import COLUMNS, Dashboard, Limit, Panel, Query, Row, TextPanel, Unit, Variable
 
 
 @cache
@@ -59,6 +62,24 @@ def test_ids_are_unique_and_stay_and_the_preview_places_panels_as_the_files_do()
             if isinstance(place.content, Panel | TextPanel)
         ]
         assert [panel["gridPos"] for panel in panels_of(document)] == placed
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(1, COLUMNS), st.integers(1, 20)), max_size=8), min_size=1, max_size=3))
+def test_panels_of_any_size_lie_in_the_grid_and_over_no_other(rows: list[list[tuple[int, int]]]) -> None:
+    made = [
+        Row(title=f"{number}", panels=tuple(replace(panel(), width=width, height=height) for width, height in row))
+        for number, row in enumerate(rows)
+    ]
+    taken = set[tuple[int, int]]()
+    for place in places(replace(dashboard(), rows=tuple(made))):
+        assert 0 <= place.left <= place.left + place.width <= COLUMNS
+        cells = {
+            (x, y)
+            for x in range(place.left, place.left + place.width)
+            for y in range(place.top, place.top + place.height)
+        }
+        assert not cells & taken
+        taken |= cells
 
 
 def test_a_panel_has_its_unit_queries_and_meaning_and_a_limit_is_that_of_its_alert() -> None:
