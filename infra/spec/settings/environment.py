@@ -16,7 +16,8 @@ RoleArn = Annotated[
     str,
     Matching(
         r"^arn:aws:iam::\d{12}:role/[\w+=,.@/-]+$",
-        "must be the ARN of an IAM role, arn:aws:iam::ACCOUNT:role/NAME",
+        "must be the ARN of an IAM role in the partition aws, arn:aws:iam::ACCOUNT:role/NAME; the partitions aws-us-gov (GovCloud) and "
+        "aws-cn (China) are not supported",
     ),
 ]
 KubernetesName = Annotated[

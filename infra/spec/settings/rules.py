@@ -43,9 +43,18 @@ class Context:
 Rule = Callable[[Context], Iterator[Violation]]
 
 
+_PARTITIONS = {"us-gov-": "aws-us-gov (GovCloud)", "cn-": "aws-cn (China)"}
+"""Other partitions of AWS by the prefix of their regions; ARNs and endpoints have other forms there."""
+
+
 def _the_region_is_known(context: Context) -> Iterator[Violation]:
     region, known = context.settings.aws.region, context.catalog.regions()
-    if region not in known:
+    partition = next((one for prefix, one in _PARTITIONS.items() if region.startswith(prefix)), None)
+    if partition is not None:
+        yield Violation(
+            "aws.region", region, f"of the partition {partition}; only regions of the partition aws are supported"
+        )
+    elif region not in known:
         yield Violation("aws.region", region, "unknown region", nearest(region, known))
 
 

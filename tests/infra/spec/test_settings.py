@@ -81,6 +81,8 @@ def test_an_invalid_value_is_refused_by_key_value_and_rule_and_all_errors_at_onc
 
 BROKEN_RULES: list[tuple[dict[str, Any], str]] = [
     ({"aws.region": "us-east-9"}, "aws.region = us-east-9: unknown region"),
+    ({"aws.region": "us-gov-west-1"}, "aws.region = us-gov-west-1: of the partition aws-us-gov"),
+    ({"aws.region": "cn-north-1"}, "aws.region = cn-north-1: of the partition aws-cn"),
     ({"network.availability_zones": ["us-east-1a", "us-west-2b"]}, "us-west-2b: not a zone of aws.region = us-east-1"),
     ({"network.availability_zones": ["us-east-1a", "us-east-1a"]}, "must list each zone once"),
     ({"network.cidr": "10.0.0.0/8"}, "network.cidr = 10.0.0.0/8: must be /16 to /22"),
