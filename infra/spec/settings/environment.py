@@ -28,17 +28,13 @@ KubernetesName = Annotated[
     ),
 ]
 
+_NAME = "must be 3 to 20 lower-case letters, digits and single hyphens between them, and begin with a letter, as for RDS and ECR"
+
 
 class EnvironmentSettings(Section):
     """Identity of the environment."""
 
-    name: Annotated[
-        str,
-        Matching(
-            r"^[a-z][a-z0-9-]{1,18}[a-z0-9]$",
-            "must be 3 to 20 lower-case letters, digits and inner hyphens, and begin with a letter",
-        ),
-    ] = Field(
+    name: Annotated[str, Matching(r"^.{3,20}$", _NAME), Matching(r"^[a-z](-?[a-z0-9])+$", _NAME)] = Field(
         description="Name of the environment, 3 to 20 characters; part of cluster and bucket names.",
     )
     kind: EnvironmentKind = Field(description="dev | staging | prod | test; decides the protection of its data.")

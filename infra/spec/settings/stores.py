@@ -125,8 +125,10 @@ class DatabaseSettings(Section):
 
     @model_validator(mode="after")
     def _storage_can_grow(self) -> DatabaseSettings:
-        if self.max_allocated_gib < self.allocated_gib:
-            raise ValueError(f"max_allocated_gib={self.max_allocated_gib} is below allocated_gib={self.allocated_gib}")
+        if self.max_allocated_gib <= self.allocated_gib:  # RDS refuses both
+            raise ValueError(
+                f"max_allocated_gib={self.max_allocated_gib} must be above allocated_gib={self.allocated_gib}"
+            )
         return self
 
 

@@ -64,7 +64,16 @@ WRONG_VALUES: list[tuple[dict[str, Any], str]] = [
     ({"network.flow_log_days": 31}, "network.flow_log_days = 31: must be one of 1, 3, 5, 7, 14, 30, 60"),
     ({"network.cidr": "10.0.0.1/16"}, "network.cidr = 10.0.0.1/16: is not a valid IPv4 network"),
     ({"gpu_groups.0.min_size": 5}, "gpu_groups.0: min_size=5, desired_size=0, max_size=4"),
-    ({"database": {"max_allocated_gib": 20, "allocated_gib": 30}}, "max_allocated_gib=20 is below allocated_gib=30"),
+    (
+        {"database": {"max_allocated_gib": 20, "allocated_gib": 30}},
+        "max_allocated_gib=20 must be above allocated_gib=30",
+    ),
+    (
+        {"database": {"max_allocated_gib": 30, "allocated_gib": 30}},
+        "max_allocated_gib=30 must be above allocated_gib=30",
+    ),
+    ({"environment.name": "dev--eu"}, "environment.name = dev--eu: must be 3 to 20"),
+    ({"environment.name": "a" * 21}, f"environment.name = {'a' * 21}: must be 3 to 20"),
     (
         {"gpu_groups.0.sharing": {"time_slices": 2, "mig_profile": "1g.10gb"}},
         "time_slices=2 and mig_profile=1g.10gb are",
