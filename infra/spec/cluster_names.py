@@ -134,8 +134,10 @@ LUSTRE_CLASS = "lustre"
 SESSION_PREFIX = "session-"
 """Prefix of the names of interactive sessions, and so of their pods, to which their team may connect."""
 
-LONGEST_JOB_NAME = 47
-"""KubeRay names the job's cluster NAME-abcde, and that cluster's services NAME-abcde-serve-svc: 63 less 10 less 6."""
+LONGEST_JOB_NAME = 44
+"""KubeRay names the job's cluster NAME-abcde and its head pod by the first 50 characters of that. It takes names of 47, of whose random
+characters the pod would have two: a job's second cluster could then not make its head while that of the first one is still there
+(ray-operator v1.6.2, controllers/ray/utils/util.go)."""
 
 LONGEST_GRACE_SECONDS = 300
 """Longest termination grace period of a job's pods, which keep their GPUs for that time."""

@@ -17,7 +17,7 @@ WRONG_JOBS: list[tuple[dict[str, Any], str]] = [
     ({"name": "ResNet"}, "name='ResNet'"),
     ({"name": "1st"}, "begin with a letter"),
     ({"name": "a-"}, "end with a letter or digit"),
-    ({"name": "a" * (LONGEST_JOB_NAME + 1)}, "at most 47 characters"),
+    ({"name": "a" * (LONGEST_JOB_NAME + 1)}, "at most 44 characters"),
     ({"workers": 0}, "workers=0 must be at least 1"),
     ({"gpus_per_worker": 2}, "gpus_per_worker=2 must be 0 or 1"),
     ({"cpus_per_worker": 0}, "cpus_per_worker=0 must be at least 1"),
