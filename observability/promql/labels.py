@@ -17,6 +17,16 @@ _NONE: Labels = frozenset()
 _SET_OPERATORS = ("and", "or", "unless")
 _KEEP_LABELS = {"topk", "bottomk"}
 _COUNTERS_ONLY = {"rate", "irate", "increase"}
+EXPERIMENTAL = frozenset(
+    {
+        *("double_exponential_smoothing", "end", "histogram_quantiles", "info", "limit_ratio", "limitk", "mad_over_time", "max_of"),
+        *("min_of", "range", "sort_by_label", "sort_by_label_desc", "start", "start_timestamp", "step", "ts_of_first_over_time"),
+        *("ts_of_last_over_time", "ts_of_max_over_time", "ts_of_min_over_time"),
+    }
+)  # fmt: skip
+"""Functions and aggregations that Prometheus 3.14 refuses without a feature flag, which the stack does not set: it would load no rule of
+their file (promql/parser/functions.go, lex.go). promql-parser 0.12 takes them."""
+
 _GAUGES_ONLY = {"delta", "idelta", "deriv", "predict_linear"}
 
 
@@ -65,6 +75,7 @@ class LabelReader:
         return labels
 
     def _aggregated(self, node: promql.AggregateExpr) -> Labels:
+        self._refuse_experimental(str(node.op))
         inner = self.labels_of(node.expr)
         if node.modifier is None:
             return inner if str(node.op) in _KEEP_LABELS else _NONE
@@ -75,6 +86,8 @@ class LabelReader:
     def _combined(self, node: promql.BinaryExpr) -> Labels:
         left, right = self.labels_of(node.lhs), self.labels_of(node.rhs)
         modifier = node.modifier
+        if modifier is not None and (modifier.fill_values.lhs, modifier.fill_values.rhs) != (None, None):
+            self._complain("fill() is experimental: Prometheus refuses it without a feature flag")
         matching = None if modifier is None else modifier.matching
         named: Labels = _NONE
         if matching is not None:
@@ -98,6 +111,7 @@ class LabelReader:
 
     def _called(self, node: promql.Call) -> Labels:
         name, arguments = node.func.name, list(node.args)
+        self._refuse_experimental(name)
         self._check_kind(name, arguments)
         inner = [self.labels_of(one) for one in arguments]
         if name.startswith("absent"):
@@ -113,6 +127,10 @@ class LabelReader:
             self._require({"le"}, labels, "the buckets have")
             return labels - {"le"}
         return labels
+
+    def _refuse_experimental(self, name: str) -> None:
+        if name in EXPERIMENTAL:
+            self._complain(f"{name}() is experimental: Prometheus refuses it without a feature flag")
 
     def _check_kind(self, function: str, arguments: list[promql.Expr]) -> None:
         for argument in arguments:
