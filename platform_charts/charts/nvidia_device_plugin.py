@@ -45,9 +45,11 @@ def device_plugin_values(groups: Iterable[GpuGroup], images: ImageNames) -> Mani
 
 
 def _plugin_config(sharing: Sharing) -> Manifest:
-    """The device plugin's own configuration file (k8s-device-plugin, "The configuration file")."""
+    """The device plugin's own configuration file (k8s-device-plugin, "The configuration file").
+
+    Its keys are in the order of the alphabet: another text, though it meant the same, would restart the plugin of every stack.
+    """
     config: Manifest = {
-        "version": "v1",
         # Where the driver does not answer, the plugin fails visibly instead of offering no GPUs.
         "flags": {"failOnInitError": True, "migStrategy": "single" if sharing.mig_profile else "none"},
     }
@@ -55,6 +57,7 @@ def _plugin_config(sharing: Sharing) -> Manifest:
         # Two slices may be of the same GPU: a pod that asks for two would get no more than with one, so it is refused.
         slices = {"name": GPU_RESOURCE, "replicas": sharing.time_slices}
         config["sharing"] = {"timeSlicing": {"failRequestsGreaterThanOne": True, "resources": [slices]}}
+    config["version"] = "v1"
     return config
 
 
