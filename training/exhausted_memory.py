@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -11,14 +10,11 @@ import torch
 from training.config.schema import ComputeSettings, LoopSettings, TrainingSettings
 from training.config.strategy import schedule_accepts
 from training.errors import LoaderProcessError, OutOfMemoryError
-from training.recovery.causes import is_out_of_memory
+from training.failures import REMEDY_OF_LOST_LOADER
+from training.recovery.causes import is_out_of_memory, lost_loader
 
 _ADVICE_OF_TORCH = " If reserved but unallocated memory"
 """Where its own advice begins, which names variables and not settings."""
-
-_LOST_LOADER = re.compile(
-    r"DataLoader worker \(pid.*?\) (?P<how>is killed by signal: [\w ]+|exited unexpectedly[\w ]*)"
-)
 
 
 def limit_memory(settings: ComputeSettings, device: torch.device) -> None:
@@ -74,14 +70,8 @@ def explained_in_evaluation(settings: TrainingSettings) -> Iterator[None]:
 
 
 def _refuse_lost_loader(error: BaseException) -> None:
-    """Raise anew what torch's handler of SIGCHLD raises, at any line of the rank, when a loader process ends."""
-    if (lost := _LOST_LOADER.search(str(error))) is None:
-        return
-    raise LoaderProcessError(
-        f"a process of the data loader {lost['how'].strip(' .')}",
-        remedy="it is often the out-of-memory killer, or a full /dev/shm (Bus error): check dmesg or the pod's status; lower "
-        "data.loader_workers or data.prefetch, or give the ranks more memory",
-    ) from error
+    if how := lost_loader(error):
+        raise LoaderProcessError(how, remedy=REMEDY_OF_LOST_LOADER) from error
 
 
 def _rows(settings: TrainingSettings) -> int:

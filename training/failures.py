@@ -17,12 +17,12 @@ from typing import Any, Final
 
 from training import evidence, flight_records, unwritable
 from training.config.schema import ScaleSettings
-from training.errors import ExitStatus, PlatformError
+from training.errors import ExitStatus, LoaderProcessError, PlatformError
 from training.evidence import FATAL_SIGNALS, FOLDER, Evidence
 from training.launch import ray_facts
 from training.launch.ray_facts import Fact
 from training.launch.task import WorkersFailedError
-from training.recovery.causes import Cause, cause_of, speaks_of_timeout
+from training.recovery.causes import Cause, cause_of, lost_loader, speaks_of_timeout
 from training.user_code import user_traceback
 
 STEP_DEADLINE: Final = "StepDeadlineExceeded"
@@ -40,6 +40,10 @@ _MEMORY = (
     "or give the ranks more memory"
 )
 _NATIVE = "native code crashed, of an extension or a library, so Python could not report an error"
+REMEDY_OF_LOST_LOADER = (
+    "it is often the out-of-memory killer, or a full /dev/shm (Bus error): check dmesg or the pod's status; lower data.loader_workers or "
+    "data.prefetch, or give the ranks more memory"
+)
 _REMEDIES = {
     signal.SIGKILL.name: f"SIGKILL is {_MEMORY}",
     signal.SIGBUS.name: f"{_NATIVE}; SIGBUS may mean that /dev/shm is full or a memory-mapped file was truncated",
@@ -90,6 +94,15 @@ class Failure:
                 full_disk=number,
             )
         message, remedy = str(error), ""
+        if how := lost_loader(error):  # outside of the loop, e.g. while what it holds is closed
+            return cls(
+                rank=rank,
+                time=time.time(),
+                kind=LoaderProcessError.__name__,
+                message=how,
+                remedy=REMEDY_OF_LOST_LOADER,
+                cause=Cause.LOST_PROCESS,
+            )
         if isinstance(error, SystemExit):
             code, said = (error.code or 0, "") if isinstance(error.code, int | None) else (1, f": {error.code}")
             message, remedy = f"ended with exit code {code} before the training ended{said}", _remedy_of_exit()

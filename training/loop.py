@@ -21,7 +21,7 @@ from training.config.schema import LoopSettings
 from training.data.loader import TrainLoader
 from training.data.order import BatchPlan
 from training.data.types import Batch
-from training.errors import NonFiniteLossError
+from training.errors import DataError, NonFiniteLossError
 from training.logs import set_step
 from training.optim import set_learning_rate
 from training.step import StepResult, StepRunner
@@ -134,6 +134,11 @@ class Loop:
                     act(self)
             asked = time.perf_counter()
         self._settle()
+        if not self.is_done and self.progress.step_in_epoch < self.plan.steps_per_epoch:
+            raise DataError(
+                f"epoch {self.progress.epoch} ended after {self.progress.step_in_epoch} of its {self.plan.steps_per_epoch} steps",
+                remedy="the reader of the data has ended early; report it with the dataset's code",
+            )
         return True
 
     def _step(self, micro_batches: list[Batch], *, began: float, data_seconds: float) -> None:

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, ClassVar, Final, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
@@ -52,17 +52,44 @@ class _Recomputed(nn.Module):
     def _contexts(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
         """The contexts of the first computation and of the second."""
         norms = [one for one in self.modules() if isinstance(one, _BatchNorm) and one.track_running_stats]
+        again = _both(_counting_nothing(norms), _with_buffers(_own_buffers(self)))
         if not self.keeps_expensive:
-            return nullcontext(), _counting_nothing(norms)
+            return nullcontext(), again
         first, second = create_selective_checkpoint_contexts(_EXPENSIVE)  # type: ignore[no-untyped-call]
         # It refuses operators that the first computation has not called, such as those that put the statistics back.
-        return first, _both(_counting_nothing(norms), second)
+        return first, _both(again, second)
 
 
 @contextmanager
 def _both(outer: AbstractContextManager[None], inner: AbstractContextManager[None]) -> Iterator[None]:
     with outer, inner:
         yield
+
+
+_Buffers = list[tuple[nn.Module, str, Tensor]]
+
+
+def _own_buffers(block: nn.Module) -> _Buffers:
+    """Copies of the buffers as they are, but of those of batch norm, with the module and name of each."""
+    return [
+        (part, name, buffer.clone())
+        for part in block.modules()
+        if not isinstance(part, _BatchNorm)
+        for name, buffer in part.named_buffers(recurse=False)
+    ]
+
+
+@contextmanager
+def _with_buffers(copies: _Buffers) -> Iterator[None]:
+    """The second computation starts from the buffers that the first one started from, and changes those copies only."""
+    live = [(part, name, part._buffers[name]) for part, name, _ in copies]  # noqa: SLF001 - assigned, so that no autograd graph notices
+    for part, name, copied in copies:
+        part._buffers[name] = copied  # noqa: SLF001
+    try:
+        yield
+    finally:
+        for part, name, buffer in live:
+            part._buffers[name] = buffer  # noqa: SLF001
 
 
 @contextmanager

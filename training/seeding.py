@@ -11,11 +11,19 @@ import hashlib
 import os
 import random
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
+from types import ModuleType
 
 import numpy as np
 import torch
+
+Generator = np.random.Generator | np.random.RandomState | torch.Generator | random.Random
+"""Draws random numbers from a state of its own."""
+
+_DEPTH, _BREADTH = 4, 100
+"""How far, and among how many values at a time, the generators of an object are looked for."""
 
 
 def seed_everything(seed: int, *, deterministic: bool) -> None:
@@ -60,8 +68,10 @@ def seed_step(seed: int, step: int, micro: int, rank: int) -> None:
 
 
 @contextmanager
-def seeded_reading(seed: int, epoch: int, position: int) -> Iterator[None]:
+def seeded_reading(seed: int, epoch: int, position: int, *, own: Sequence[Generator] = ()) -> Iterator[None]:
     """Within the block, torch, NumPy and Python draw the numbers of a place in an epoch; afterwards they go on as before it.
+
+    Generators of the dataset's own draw them as well.
 
     A dataset of a user's own may augment with them. So ranks, loader processes, seeds and epochs draw different numbers, a resumed run
     draws the same as an uninterrupted one, and the model's draws do not depend on the dataset's. Takes about 0.1 ms.
@@ -70,18 +80,55 @@ def seeded_reading(seed: int, epoch: int, position: int) -> Iterator[None]:
         seed: the run's seed.
         epoch: the epoch.
         position: of the first sample that is read.
+        own: the dataset's, see `generators_of`.
     """
     before = torch.get_rng_state(), np.random.get_state(), random.getstate()
     digest = hashlib.blake2b(struct.pack("<3Q", seed, epoch, position), digest_size=8, person=b"reading").digest()
     mixed = int.from_bytes(digest, "little")
     torch.default_generator.manual_seed(mixed)
     _seed_host_generators(mixed)
+    for number, generator in enumerate(own):
+        _seed_generator(generator, (mixed + number) % 2**63)
     try:
         yield
     finally:
         torch.set_rng_state(before[0])
         np.random.set_state(before[1])
         random.setstate(before[2])
+
+
+def generators_of(owner: object) -> tuple[Generator, ...]:
+    """The generators of random numbers that an object keeps, in its attributes or in those of what it keeps."""
+    found: list[Generator] = []
+    seen = set[int]()
+    left: list[tuple[object, int]] = [(owner, 0)]
+    while left:
+        one, depth = left.pop()
+        if id(one) in seen or isinstance(one, type | ModuleType | random.SystemRandom):
+            continue
+        seen.add(id(one))
+        if isinstance(one, np.random.Generator | np.random.RandomState | torch.Generator | random.Random):
+            found.append(one)
+        elif depth < _DEPTH:
+            values = (
+                one
+                if isinstance(one, list | tuple)
+                else (one if isinstance(one, dict) else getattr(one, "__dict__", {})).values()
+            )
+            left += [(value, depth + 1) for value in islice(values, _BREADTH)]
+    return tuple(found)
+
+
+def _seed_generator(generator: Generator, seed: int) -> None:
+    if isinstance(generator, np.random.Generator):
+        kind = type(generator.bit_generator)
+        generator.bit_generator.state = kind(seed).state
+    elif isinstance(generator, np.random.RandomState):
+        generator.seed(seed % 2**32)
+    elif isinstance(generator, torch.Generator):
+        generator.manual_seed(seed)
+    else:
+        generator.seed(seed)
 
 
 def configure_threads(count: int) -> None:

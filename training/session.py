@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
 
 import torch
 
@@ -146,7 +147,10 @@ class Session:
             dump_collectives=self._recorder.dump if place.world > 1 else lambda: None,
         )
         folder = code.folder if code else None
-        loaders = RankLoaders(context.settings, context.share, context.device, code=folder, waiting=deadlines)
+        check = partial(components.objective.check_targets, spec=components.bundle.spec)
+        loaders = RankLoaders(
+            context.settings, context.share, context.device, code=folder, waiting=deadlines, check=check
+        )
         callbacks = build_callbacks(context, components, loaders, deadlines, added=self._callbacks, gate=self._gate)
         return build_loop(context, components, loaders, callbacks, memory=self._memory, wants_stop=self._wants_stop)
 

@@ -118,6 +118,42 @@ def test_a_transformer_keeps_a_fraction_of_its_activations_and_more_if_selective
         torch.testing.assert_close(module(tokens), plain(tokens), rtol=0, atol=0)
 
 
+class Centred(nn.Module):
+    """Keeps a moving mean of its own, which its outputs depend on, and counts its batches."""
+
+    mean: Tensor
+    count: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+        self.register_buffer("mean", torch.zeros(4))
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden: Tensor = self.inner(inputs) - self.mean
+        with torch.no_grad():
+            self.mean.mul_(0.5).add_(hidden.mean(dim=0))
+            self.count += 1
+        return torch.tanh(hidden) * (1 + self.mean)
+
+
+@pytest.mark.parametrize("mode", ["full", "selective"])
+def test_a_block_with_statistics_of_its_own_is_computed_again_from_those_it_started_with(
+    mode: Literal["full", "selective"],
+) -> None:
+    plain = nn.Sequential(nn.Sequential(Centred(), Centred()), nn.Linear(4, 2))
+    again = with_mode(plain, mode)
+    for seed in range(3):
+        inputs = torch.randn(8, 4, generator=torch.Generator().manual_seed(seed))
+        for module in (plain, again):
+            module.zero_grad()
+            module(inputs).square().sum().backward()
+        for (name, one), other in zip(plain.named_parameters(), again.parameters(), strict=True):
+            torch.testing.assert_close(other.grad, one.grad, rtol=0, atol=0, msg=name)
+        assert all(map(torch.equal, plain.buffers(), again.buffers()))
+
+
 def flops(module: nn.Module, tokens: Tensor) -> int:
     """Floating-point operations of the matrix products and of the attention of a step."""
     with FlopCounterMode(display=False) as counter:

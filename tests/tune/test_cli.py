@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from infra.spec.cluster_names import LONGEST_JOB_NAME
 from tests.makefile import command
 from tests.training.cli.command import Answer, ask
 from tests.tune.sample_search import CODE, NAME, SampleSearch
@@ -108,10 +109,10 @@ def test_the_command_of_the_best_trial_reads_its_settings_and_the_code_that_the_
 
 
 def test_the_command_of_a_search_on_a_cluster_takes_copies_of_its_files_and_a_valid_name() -> None:
-    search = SampleSearch(trials=1, epochs=2, name="a" * 47, code=True)
-    words = shlex.split(train_command(search.history, Path("/mnt/runs/searches") / ("a" * 47)))
+    search = SampleSearch(trials=1, epochs=2, name="a" * LONGEST_JOB_NAME, code=True)
+    words = shlex.split(train_command(search.history, Path("/mnt/runs/searches") / ("a" * LONGEST_JOB_NAME)))
     assert words[:4] == ["make", "train", "ENV=…", "CONFIG=best.yaml"]
-    assert words[4:] == [f"NAME={'a' * 42}-t001", "CODE=a.tar.gz"]
+    assert words[4:] == [f"NAME={'a' * (LONGEST_JOB_NAME - 5)}-t001", "CODE=a.tar.gz"]
     long = SampleSearch(trials=1, epochs=2, name="a" * 63)
     assert f"NAME={'a' * 58}-t001" in shlex.split(train_command(long.history, Path("/runs")))
 

@@ -32,6 +32,18 @@ class Classes:
     count: int
     names: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Refuse what no model can tell apart.
+
+        Raises:
+            DataError: there is one class.
+        """
+        if self.count == 1:
+            raise DataError(
+                f"all samples are of one class{', ' if self.names else ''}{''.join(self.names)}",
+                remedy="add samples of other classes; or data.options names the wrong column or member",
+            )
+
     @property
     def files(self) -> dict[str, bytes]:
         """What is kept with the run and its model, see `DataBundle.files`."""

@@ -145,7 +145,7 @@ def locate_image_folders(path: Path) -> ImageFolders:
         raise DataError(f"data.path={path} has no folder named train", remedy=_FOLDER_REMEDY)
     folders = ImageFolders(
         train=path / "train",
-        validation=_existing(path / "val", path / "validation"),
+        validation=_existing(path / "val", path / "validation", path / "valid"),
         test=_existing(path / "test"),
         classes=tuple(_class_names(path / "train")),
     )

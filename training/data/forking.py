@@ -110,6 +110,12 @@ class StartedForkContext(ForkContext):
 
 def _not_sent(batch: object, error: Exception) -> PlatformError:
     """What a batch is replaced with that a process of the data loader could not hand over."""
+    first = str(error).partition("\n")[0]
+    if not (isinstance(error, OSError) or "shared memory" in first):
+        return PlatformError(
+            f"a process of the data loader could not pass on a batch: {first}",
+            remedy="let `read` of the dataset return plain tensors without gradients; or set data.loader_workers=0",
+        )
     full = ""
     if _SHARED_MEMORY.exists():
         memory = shutil.disk_usage(_SHARED_MEMORY)
@@ -117,7 +123,7 @@ def _not_sent(batch: object, error: Exception) -> PlatformError:
             f"; {_SHARED_MEMORY} has {memory.total / 2**20:,.0f} MiB, of which {memory.free / 2**20:,.0f} are free now"
         )
     return PlatformError(
-        f"a process of the data loader could not pass on {_bytes(batch) / 2**20:,.0f} MiB: {str(error).partition(chr(10))[0]}{full}",
+        f"a process of the data loader could not pass on {_bytes(batch) / 2**20:,.0f} MiB: {first}{full}",
         remedy="give the machine or the container more shared memory (docker run --shm-size=8g); or lower data.prefetch, "
         "data.loader_workers (0 needs none) or loop.global_batch",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +15,15 @@ from torch import Tensor
 from training.config.schema import DataSettings
 from training.data.classes import classes_file
 from training.data.contents import content_arrays
-from training.data.files import list_images, locate_image_folders
+from training.data.files import ImageFolders, list_images, locate_image_folders
 from training.data.fingerprint import fingerprint, image_fingerprints
 from training.data.holdout import hold_out
 from training.data.images import DRAWS, ImageDecoder
 from training.data.listing import FileListing, marks_of
 from training.data.options import ImageFolderOptions
 from training.data.types import DataBundle, SampleSpec
+
+_FEW = 5
 
 
 class ImageFolderSplit:
@@ -76,6 +78,7 @@ def load_image_folder(settings: DataSettings, options: ImageFolderOptions) -> Da
     folders = locate_image_folders(settings.folder)
     left_out = Counter[str]()
     listings = {folder: _list_split(folder, folders.classes, left_out) for folder in folders.splits}
+    beside = _left_beside(settings.folder, folders)
 
     decoder = ImageDecoder(side=options.image_size, orientation=options.orientation)
 
@@ -116,7 +119,7 @@ def load_image_folder(settings: DataSettings, options: ImageFolderOptions) -> Da
         test=split(folders.test, slice(None)) if folders.test else validation,
         fingerprint=identity,
         files=classes_file(folders.classes, count=len(folders.classes)),
-        notes=_notes(left_out),
+        notes=(*_notes(left_out), *beside),
         listing=FileListing(names=np.array(names, dtype=np.bytes_), marks=marks_of(contents, sizes)),
         earlier=earlier,
     )
@@ -130,6 +133,20 @@ def _files(
         os.fsencode(folder.name) + b"/" + name for folder, (found, _, _) in listings.items() for name in found.tolist()
     ]
     return names, np.concatenate([sizes for _, _, sizes in listings.values()])
+
+
+def _left_beside(root: Path, folders: ImageFolders) -> Iterator[str]:
+    """A line about folders that are no split, and about files of a split that are in no folder of a class."""
+    others = sorted(
+        one.name
+        for one in root.iterdir()
+        if one.is_dir() and one not in folders.splits and not one.name.startswith(".")
+    )
+    if others:
+        yield f"left out, because they are no split: the folders {', '.join(others[:_FEW])}{', …' if len(others) > _FEW else ''}"
+    for split in folders.splits:
+        if count := sum(one.is_file() and not one.name.startswith(".") for one in split.iterdir()):
+            yield f"left out, because they are in no folder of a class: {count:,} files in {split.name}"
 
 
 def _notes(left_out: Counter[str]) -> tuple[str, ...]:

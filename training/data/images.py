@@ -132,7 +132,7 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     Raises:
         ValueError: the samples are 32 bits wide, as integers or floats, of which nothing says what is white.
     """
-    if image.mode.startswith("I;16"):
+    if image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PPM"):  # PGM has 16 bits at most
         return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)).convert("RGB")
     if image.mode in {"I", "F"}:
         raise ValueError(f"its samples have 32 bits (mode {image.mode}) and no known range; convert it to 8 or 16 bits")

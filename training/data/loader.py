@@ -19,11 +19,12 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from training.data.forking import StartedForkContext
 from training.data.order import BatchPlan, uniforms
+from training.data.reading import Check, read_samples
 from training.data.sample_order import sample_order
 from training.data.transfer import CudaCopies, one_ahead
 from training.data.types import Batch, Split
-from training.errors import PlatformError
-from training.seeding import seeded_reading
+from training.errors import LoaderProcessError, PlatformError
+from training.seeding import generators_of, seeded_reading
 
 MINIMUM_ROWS = 2
 """Minimum rows of a training batch: batch norm over features raises for a single row in training mode."""
@@ -55,6 +56,7 @@ class TrainLoader:
         equal_rows: bool = False,
         copy_to: torch.device | None = None,
         waiting: AbstractContextManager[object] = NO_WATCH,
+        check: Check | None = None,
     ) -> None:
         """Reads nothing and starts no process yet.
 
@@ -69,6 +71,7 @@ class TrainLoader:
             equal_rows: pad the micro-batches of a step to the same number of rows; one of a short last step may have one fewer.
             copy_to: GPU that batches are copied to, a step ahead; None yields them in host memory.
             waiting: entered while a step's batches are read or waited for; has to be reusable.
+            check: of the targets that are read.
 
         Raises:
             ValueError: `plan.size` is not the number of training samples.
@@ -76,7 +79,9 @@ class TrainLoader:
         if plan.size != len(split):
             raise ValueError(f"plan.size={plan.size}, but the training split has {len(split)} samples")
         self._plan = plan
-        self._reader = StepReader(split, plan=plan, seed=seed, rank=rank, augment=augment, equal_rows=equal_rows)
+        self._reader = StepReader(
+            split, plan=plan, seed=seed, rank=rank, augment=augment, equal_rows=equal_rows, check=check
+        )
         self._steps = _Requests[tuple[int, int]]()
         self._prefetcher = (
             _make_prefetcher(
@@ -141,6 +146,7 @@ class EvalLoader:
         prefetch: int = 2,
         copy_to: torch.device | None = None,
         waiting: AbstractContextManager[object] = NO_WATCH,
+        check: Check | None = None,
     ) -> None:
         """Reads nothing and starts no process yet.
 
@@ -153,6 +159,7 @@ class EvalLoader:
             prefetch: batches that each worker prefetches.
             copy_to: GPU that batches are copied to, one ahead; None yields them in host memory.
             waiting: entered while a batch is read or waited for; has to be reusable.
+            check: of the targets that are read.
         """
         ids = range(len(split))
         starts = range(0, len(split), batch)
@@ -161,7 +168,7 @@ class EvalLoader:
         self.world = world
         self.rounds = -(-self.batches // world)
         self._requests = _Requests([ids[start : start + batch] for start in starts[rank::world]])
-        self._reader = _RangeReader(split)
+        self._reader = _RangeReader(split, check)
         self._prefetcher = (
             _make_prefetcher(
                 self._reader,
@@ -213,9 +220,21 @@ class Share:
 class StepReader:
     """Reads the micro-batches of a request (epoch, step) of one rank."""
 
-    def __init__(self, split: Split, *, plan: BatchPlan, seed: int, rank: int, augment: bool, equal_rows: bool) -> None:
+    def __init__(
+        self,
+        split: Split,
+        *,
+        plan: BatchPlan,
+        seed: int,
+        rank: int,
+        augment: bool,
+        equal_rows: bool,
+        check: Check | None,
+    ) -> None:
         """Reads nothing yet; the arguments are those of `TrainLoader`."""
         self._split = split
+        self._check = check
+        self._generators = generators_of(split)
         self._plan = plan
         self._seed = seed
         self._rank = rank
@@ -248,8 +267,8 @@ class StepReader:
     def _read(self, epoch: int, share: Share) -> Batch:
         draws = self._draws
         drawn = uniforms(seed=self._seed, epoch=epoch, positions=share.rows, draws=draws) if draws else None
-        with seeded_reading(self._seed, epoch, share.rows.start):
-            inputs, targets = self._split.read(share.ids, drawn)
+        with seeded_reading(self._seed, epoch, share.rows.start, own=self._generators):
+            inputs, targets = read_samples(self._split, share.ids, drawn, check=self._check)
         return Batch(inputs=inputs, targets=targets, ids=share.ids[: share.count], count=share.count)
 
     def _epoch_order(self, epoch: int) -> NDArray[np.int64]:
@@ -261,13 +280,15 @@ class StepReader:
 class _RangeReader:
     """Reads the samples of a request, a range of ids."""
 
-    def __init__(self, split: Split) -> None:
+    def __init__(self, split: Split, check: Check | None) -> None:
         self._split = split
+        self._check = check
+        self._generators = generators_of(split)
 
     def __call__(self, request: range) -> Batch:
         ids = np.arange(request.start, request.stop)
-        with seeded_reading(0, 0, request.start):
-            inputs, targets = self._split.read(ids)
+        with seeded_reading(0, 0, request.start, own=self._generators):
+            inputs, targets = read_samples(self._split, ids, check=self._check)
         return Batch(inputs=inputs, targets=targets, ids=ids, count=len(ids))
 
 
@@ -332,8 +353,31 @@ def _watched(items: Iterator[_Item], waiting: AbstractContextManager[object]) ->
         yield item
 
 
+def _received(items: Iterable[_Item]) -> Iterator[_Item]:
+    """The items of loader processes.
+
+    Raises:
+        LoaderProcessError: a process ended while it passed one on, so that the connection to it or the shared memory is gone.
+    """
+    iterator = iter(items)
+    while True:
+        try:
+            item = next(iterator)
+        except StopIteration:
+            return
+        except (OSError, EOFError) as error:
+            if str(error).startswith("Caught "):  # of the dataset, in torch's words
+                raise
+            raise LoaderProcessError(
+                f"a process of the data loader ended while it passed on a batch: {error}",
+                remedy="let `read` of the dataset raise an exception instead of ending its process; or it was killed: check dmesg or the "
+                "pod's status",
+            ) from error
+        yield item
+
+
 def _raise_errors(items: Iterable[_Item | PlatformError]) -> Iterator[_Item]:
-    for item in items:
+    for item in _received(items):
         if isinstance(item, PlatformError):
             try:
                 raise item

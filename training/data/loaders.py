@@ -13,6 +13,7 @@ from training.config.schema import TrainingSettings
 from training.data.loader import NO_WATCH, EvalLoader, TrainLoader
 from training.data.order import BatchPlan
 from training.data.place import DataPlace
+from training.data.reading import Check
 from training.data.types import Split
 
 
@@ -27,6 +28,7 @@ class RankLoaders:
         *,
         code: Path | None,
         waiting: AbstractContextManager[object] = NO_WATCH,
+        check: Check | None = None,
     ) -> None:
         """Prepare to read.
 
@@ -36,16 +38,18 @@ class RankLoaders:
             device: of this rank.
             code: folder of the run's own code, which may have the dataset; None without.
             waiting: entered while a batch is waited for.
+            check: of the targets that are read.
         """
         self._settings = settings
         self._share = share
         self._code = code
         self._waiting = waiting
+        self._check = check
         # None leaves the copy to the step.
         self._copy_to = device if device.type == "cuda" and settings.data.pin_memory else None
 
-    def training(self, split: Split, plan: BatchPlan) -> TrainLoader:
-        """The loader of the training split, in the order and the division of `plan`."""
+    def training(self, split: Split, plan: BatchPlan, *, has_own_targets: bool = True) -> TrainLoader:
+        """The loader of the training split, in the order and the division of `plan`; mixed samples have no targets of the dataset."""
         data = self._settings.data
         make: Callable[..., TrainLoader] = TrainLoader if data.reader == "loader" else self._ray_data_loader()
         return make(
@@ -59,6 +63,7 @@ class RankLoaders:
             equal_rows=self._settings.strategy.name == "pipeline",
             copy_to=self._copy_to,
             waiting=self._waiting,
+            check=self._check if has_own_targets else None,
         )
 
     def evaluation(self, split: Split) -> EvalLoader:
@@ -72,6 +77,7 @@ class RankLoaders:
             prefetch=self._settings.data.prefetch,
             copy_to=self._copy_to,
             waiting=self._waiting,
+            check=self._check,
         )
 
     def _ray_data_loader(self) -> Callable[..., TrainLoader]:

@@ -6,7 +6,7 @@ The inputs are columns of numbers, a column of lists of token ids, or one of enc
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -90,12 +90,20 @@ def load_parquet(settings: DataSettings, options: ParquetOptions) -> DataBundle:
         test=source.split(test, False) if located.test else held_out,
         fingerprint=identity,
         files={**vocabulary, **({} if classes is None else classes.files)},
-        notes=(*(() if classes is None else classes.notes), *source.notes),
+        notes=(*(() if classes is None else classes.notes), *source.notes, *_merged_targets(files, options, targets)),
         listing=FileListing(
             names=np.array(names, dtype=np.bytes_), marks=marks_of(contents, [file.sha256 for file in files])
         ),
         earlier=earlier,
     )
+
+
+def _merged_targets(files: Sequence[ParquetFile], options: ParquetOptions, targets: Targets | None) -> Iterator[str]:
+    """A line if float32 merges values of the target, which are numbers."""
+    name = options.target
+    is_value = targets is not None and targets.classes is None
+    if name is not None and is_value and is_number(column_type(files, name, setting="target")):
+        yield from merged_values(files, [name])
 
 
 def _counts(files: Sequence[ParquetFile], sizes: Sequence[int]) -> tuple[int, int, int]:

@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 from training.data.parquet_files import ParquetFile
 from training.errors import DataError, SettingsError
 
+_EXACT_DIGITS = 15
+"""Digits that float64 keeps in every number."""
+
 _FEW = 30
 """Columns that an error lists."""
 
@@ -123,6 +126,11 @@ def numbers(column: pa.ChunkedArray, name: str, *, length: int) -> NDArray[np.ge
 def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """A column of numbers without dictionaries and decimals, which NumPy has as objects."""
     plain = plain_type(column.type)
+    if pa.types.is_decimal(plain) and plain.scale == 0 and plain.precision > _EXACT_DIGITS:
+        try:
+            return column.cast(pa.int64())  # exact, for identifiers
+        except pa.ArrowInvalid:
+            return column.cast(pa.float64())
     return column.cast(pa.float64() if pa.types.is_decimal(plain) else plain)
 
 

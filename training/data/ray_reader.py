@@ -29,6 +29,7 @@ from ray.exceptions import RayError
 from training.code.import_path import use_code
 from training.data.loader import NO_WATCH, Share, StepReader, TrainLoader
 from training.data.order import BatchPlan
+from training.data.reading import Check
 from training.data.types import Batch, Split
 from training.errors import PlatformError, SettingsError
 
@@ -59,6 +60,7 @@ class RayDataLoader(TrainLoader):
         equal_rows: bool = False,
         copy_to: torch.device | None = None,
         waiting: AbstractContextManager[object] = NO_WATCH,
+        check: Check | None = None,
         rank_cpus: int,
         code: Path | None = None,
     ) -> None:
@@ -75,6 +77,7 @@ class RayDataLoader(TrainLoader):
             equal_rows: see there.
             copy_to: see there.
             waiting: see there.
+            check: see there; in the rank.
             rank_cpus: CPUs of the cluster that all ranks together take.
             code: folder of the run's own code, which tasks import from.
 
@@ -91,6 +94,7 @@ class RayDataLoader(TrainLoader):
             copy_to=copy_to,
             waiting=waiting,
         )
+        self._check_targets = check
         self._tasks = loader_workers
         self._prefetch = prefetch
         self._placement = _placement(rank_cpus)
@@ -116,7 +120,11 @@ class RayDataLoader(TrainLoader):
                     f"Ray Data could not read step {request[1]} of epoch {request[0]}: {str(error).strip().splitlines()[-1]}",
                     remedy="look at Ray's logs; or read with loader processes: data.reader=loader",
                 ) from error
-            yield [_batch(columns, share) for columns, share in zip(found, shares, strict=True)]
+            batches = [_batch(columns, share) for columns, share in zip(found, shares, strict=True)]
+            if self._check_targets is not None:
+                for batch in batches:
+                    self._check_targets(batch.targets)
+            yield batches
 
     def _stream(self, steps: list[tuple[int, int]]) -> Iterator[Mapping[str, NDArray[np.generic]]]:
         """The rows of the steps, block by block, in order."""

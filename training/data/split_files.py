@@ -63,7 +63,9 @@ def locate_split_files(path: Path, suffix: str) -> SplitFiles:
         raise DataError(f"data.path={path} is not a folder", remedy=remedy)
     if not (path / "train").is_dir():
         return SplitFiles(root=path, train=_files(path, suffix, remedy), validation=(), test=())
-    validation = next((folder for folder in (path / "val", path / "validation") if folder.is_dir()), None)
+    validation = next(
+        (folder for folder in (path / "val", path / "validation", path / "valid") if folder.is_dir()), None
+    )
     return SplitFiles(
         root=path,
         train=_files(path / "train", suffix, remedy),

@@ -10,6 +10,7 @@ import safetensors.torch
 import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from training.config.schema import ModelSettings
 from training.data.types import SampleSpec
@@ -27,11 +28,15 @@ _MOST_COPIED = 10**9
 
 
 class SelectedOutput:
-    """A forward hook that replaces what a model returns by one tensor of it; it leaves a model that returns a tensor alone."""
+    """A forward hook that replaces what a model returns by one tensor of it.
+
+    It removes itself from a model that returns a tensor, in training and in evaluation: some have auxiliary outputs in training only.
+    """
 
     def __init__(self, settings: ModelSettings) -> None:
         self._key = settings.output
         self._name = settings.name
+        self._plain_modes = set[bool]()
 
     def __call__(self, module: nn.Module, inputs: object, outputs: object) -> Tensor | None:
         """The tensor, None for the outputs as they are.
@@ -41,7 +46,9 @@ class SelectedOutput:
         """
         del inputs
         if isinstance(outputs, Tensor) and self._key is None:
-            _remove(self, module)  # an exported model then needs none of this code
+            self._plain_modes.add(module.training)
+            if len(self._plain_modes) == len((True, False)):
+                _remove(self, module)  # an exported model then needs none of this code
             return None
         choices = _choices(outputs)
         key = self._key if self._key is not None else _default(choices)
@@ -74,14 +81,21 @@ def prepare_own_model(module: nn.Module, settings: ModelSettings, spec: SampleSp
     """
     if not is_import_path(settings.name):
         return
-    module.register_forward_hook(SelectedOutput(settings))
-    takes_zeros = _run(module.eval(), spec)
+    selects = SelectedOutput(settings)
+    module.register_forward_hook(selects)
+    _refuse_complex(module, settings.name)
+    if any(map(is_lazy, (*module.parameters(), *module.buffers()))):
+        _run(module.eval(), spec)  # makes them
+        _refuse_lazy(module, settings.name)
     _own_memory(module, settings.name)
     state = _shapes(module, settings.name)
-    if takes_zeros and sum(one.numel() for one in module.parameters()) <= _MOST_COPIED:
-        trained = copy.deepcopy(module).train()
-        _run(trained, spec)
-        if made := sorted(set(_shapes(trained, settings.name).items()) ^ set(state.items())):
+    trial = _copied(module)
+    if trial is not None:  # whose state may depend on the first batch, which zeros are not
+        _run(trial.eval(), spec)
+        _run(trial.train(), spec)
+        if not any(isinstance(one, SelectedOutput) for one in trial._forward_hooks.values()):  # noqa: SLF001 - see `_remove`
+            _remove(selects, module)
+        if made := sorted(set(_shapes(trial, settings.name).items()) ^ set(state.items())):
             raise _unsaved(
                 settings.name,
                 made[0][0],
@@ -89,6 +103,33 @@ def prepare_own_model(module: nn.Module, settings: ModelSettings, spec: SampleSp
                 "register it in __init__, with its final shape",
             )
     module.train()
+
+
+def _copied(module: nn.Module) -> nn.Module | None:
+    """A copy of a model; None if it is too large for one beside it, or cannot be copied, as with a lock among its attributes."""
+    if sum(one.numel() for one in module.parameters()) > _MOST_COPIED:
+        return None
+    try:
+        return copy.deepcopy(module)
+    except Exception:  # noqa: BLE001 - whatever a user's attribute raises
+        return None
+
+
+def _refuse_complex(module: nn.Module, model: str) -> None:
+    for name, parameter in module.named_parameters():
+        if parameter.is_complex():
+            raise SettingsError(
+                f"model.name={model}: {name} has the type {parameter.dtype}, which the fused optimizers do not take",
+                remedy="keep its real and imaginary parts in a parameter of real numbers (torch.view_as_complex)",
+            )
+
+
+def _refuse_lazy(module: nn.Module, model: str) -> None:
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if is_lazy(tensor):
+            raise _unsaved(
+                model, name, "is made by the first batch, and the model takes no batch of zeros", "make it in __init__"
+            )
 
 
 def _run(module: nn.Module, spec: SampleSpec) -> bool:
@@ -111,7 +152,7 @@ def _run(module: nn.Module, spec: SampleSpec) -> bool:
 
 def _own_memory(module: nn.Module, model: str) -> None:
     """Replace buffers that do not have their memory to themselves, and refuse such parameters."""
-    users = Counter(one.untyped_storage().data_ptr() for one in module.parameters())
+    users = Counter(one.untyped_storage().data_ptr() for one in module.parameters() if one.numel())
     for name, parameter in module.named_parameters():
         if users[parameter.untyped_storage().data_ptr()] > 1:
             raise _unsaved(model, name, "shares memory with another parameter", "use one parameter in both places")
@@ -120,7 +161,7 @@ def _own_memory(module: nn.Module, model: str) -> None:
     cloned: dict[int, Tensor] = {}
     for path, part in module.named_modules():
         for key, buffer in part.named_buffers(recurse=False):
-            if users[buffer.untyped_storage().data_ptr()]:
+            if buffer.numel() and users[buffer.untyped_storage().data_ptr()]:
                 raise _unsaved(
                     model, f"{path}.{key}".lstrip("."), "shares memory with a parameter", "compute it in forward()"
                 )
@@ -164,7 +205,8 @@ def _choices(outputs: object) -> dict[str, Tensor]:
 
 
 def _default(choices: Mapping[str, Tensor]) -> str | None:
-    return _LOGITS if _LOGITS in choices else next(iter(choices), None)
+    """The logits, or the first tensor that has a dimension: a loss that the model computes has none."""
+    return _LOGITS if _LOGITS in choices else next((key for key, one in choices.items() if one.ndim), None)
 
 
 def _described(outputs: object) -> str:

@@ -14,7 +14,7 @@ _NOTHING = "nothing more"
 
 
 def check_agreement(module: nn.Module, *, model: str, device: torch.device, has_broadcast: bool) -> None:
-    """Compare the names, shapes and types of weights and buffers in their order, and their values; collective.
+    """Compare the names, shapes and types of weights and buffers in their order, which are frozen, and their values; collective.
 
     Args:
         module: of this rank, before it is distributed.
@@ -26,7 +26,10 @@ def check_agreement(module: nn.Module, *, model: str, device: torch.device, has_
         SettingsError: a rank has built another model than rank 0; raised on all ranks, with the first difference.
     """
     tensors = [*module.named_parameters(), *module.named_buffers()]
-    lines = [f"{name} {tuple(one.shape)} {one.dtype}" for name, one in tensors]
+    lines = [
+        f"{name} {tuple(one.shape)} {one.dtype}{'' if one.requires_grad or not isinstance(one, nn.Parameter) else ' (frozen)'}"
+        for name, one in tensors
+    ]
     digest = hashlib.sha256("\n".join(lines).encode()).digest()
     digests = _gathered(torch.tensor(list(digest), dtype=torch.uint8, device=device))
     if not all(torch.equal(one, digests[0]) for one in digests):

@@ -35,7 +35,6 @@ from training.strategies.build import build_strategy, states_of
 from training.strategies.shardable import refuse_foreign_uses, refuse_scalars
 from training.strategies.stages import check_parts
 from training.strategies.strategy import Strategy
-from training.strategies.units import units_of
 from training.weight_average import WeightAverage
 
 
@@ -141,7 +140,7 @@ def _refuse_unshardable(
         refuse_scalars(module, strategy=strategy.name, model=model)
     if strategy.is_fully_sharded:
         inputs, _ = bundle.train.read(np.arange(2) % len(bundle.train))
-        refuse_foreign_uses(module, units_of(module), inputs.to(device), strategy=strategy.name, model=model)
+        refuse_foreign_uses(module, inputs.to(device), strategy=strategy.name, model=model)
 
 
 def _build_objective(context: RankContext, bundle: DataBundle) -> Objective:

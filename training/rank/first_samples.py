@@ -6,8 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from training.data.reading import read_samples
 from training.data.types import DataBundle, SampleSpec
-from training.errors import SettingsError
+from training.errors import DataError, SettingsError
 from training.objectives.objective import Objective, check_range
 
 _SAMPLES = 16
@@ -22,14 +23,12 @@ def check_first_samples(bundle: DataBundle, objective: Objective) -> None:
         DataError: a sample cannot be read.
     """
     for name, split in bundle.splits.items():
-        inputs, targets = split.read(np.arange(min(_SAMPLES, len(split))))
         try:
+            inputs, targets = read_samples(split, np.arange(min(_SAMPLES, len(split))))
             _check_inputs(inputs, bundle.spec)
             objective.check_targets(targets, bundle.spec)
-        except SettingsError as error:
-            raise SettingsError(
-                f"{name} split of dataset {bundle.name}: {error.args[0]}", remedy=error.remedy
-            ) from None
+        except (SettingsError, DataError) as error:
+            raise type(error)(f"{name} split of dataset {bundle.name}: {error.args[0]}", remedy=error.remedy) from None
 
 
 def _check_inputs(inputs: Tensor, spec: SampleSpec) -> None:

@@ -60,10 +60,11 @@ def build_loop(
     progress = _restore(context, components, memory)
     if 0 < progress.step < planned_steps(settings.loop, components.plan):
         _report_jump(context, progress, learning_rate)
+    split = components.objective.training_split(components.bundle.train)
     return Loop(
         settings=settings.loop,
         plan=components.plan,
-        train=loaders.training(components.objective.training_split(components.bundle.train), components.plan),
+        train=loaders.training(split, components.plan, has_own_targets=split is components.bundle.train),
         runner=_step_runner(context, components, is_kept_in_memory=memory is not None),
         reducer=StepReducer(
             rank=place.rank, world=place.world, device=context.device, sum_over_ranks=sum_over_ranks(settings)

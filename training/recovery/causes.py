@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from types import MappingProxyType
@@ -88,6 +89,10 @@ _BAD_DEVICE = frozenset({46, 100, 101, 214, 220, 714, 721, 802, 999})
 uncorrectable ECC error, uncorrectable NVLink error, hardware stack error, contained hardware error, system not ready, and unknown, which
 is what is left of a GPU that has fallen off the bus."""
 
+_LOST_LOADER = re.compile(
+    r"DataLoader worker \(pid.*?\) (?P<how>is killed by signal: [\w ]+|exited unexpectedly[\w ]*)"
+)
+
 _STORAGE = frozenset({errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EREMOTEIO, errno.ENOTCONN, errno.EHOSTDOWN})
 """Errors of a remote file system, or of a disk, that may pass."""
 
@@ -104,7 +109,20 @@ def cause_of(error: BaseException) -> Cause:
         return Cause.HARDWARE
     if any(isinstance(one, OSError) and one.errno in _STORAGE for one in _chain(error)):
         return Cause.STORAGE
-    return Cause.LOST_PROCESS if isinstance(error, LoaderProcessError) else Cause.CODE
+    return Cause.LOST_PROCESS if lost_loader(error) else Cause.CODE
+
+
+def lost_loader(error: BaseException) -> str:
+    """How a process of the data loader ended, if that is the cause of an error; empty if it is not.
+
+    torch's handler of SIGCHLD raises at any line of the rank, also while another error is handled.
+    """
+    for one in _chain(error):
+        if isinstance(one, LoaderProcessError):
+            return str(one.args[0])
+        if (found := _LOST_LOADER.search(str(one))) is not None:
+            return f"a process of the data loader {found['how'].strip(' .')}"
+    return ""
 
 
 def is_communication_error(error: BaseException) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -12,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from training.errors import SettingsError
+from training.strategies.units import units_of
 
 _ALTERNATIVE = "strategy.name=ddp trains it"
 
@@ -30,16 +32,14 @@ def refuse_scalars(module: nn.Module, *, strategy: str, model: str) -> None:
             )
 
 
-def refuse_foreign_uses(
-    module: nn.Module, units: Sequence[nn.Module], inputs: Tensor, *, strategy: str, model: str
-) -> None:
+def refuse_foreign_uses(module: nn.Module, inputs: Tensor, *, strategy: str, model: str) -> None:
     """Refuse a model that uses a weight of a unit while the unit does not compute: it is gathered for that time only.
 
-    Runs the model once, in evaluation mode and without gradients; does nothing if it fails, which the first step then reports.
+    Runs a copy of the model once, in training mode and without gradients; does nothing if it cannot be copied or fails, which the first
+    step then reports.
 
     Args:
         module: the whole model, which stays as it is.
-        units: its parts that are sharded by themselves.
         inputs: of the model, on its device.
         strategy: name of the strategy.
         model: name of the model.
@@ -47,14 +47,15 @@ def refuse_foreign_uses(
     Raises:
         SettingsError: names the first such weight.
     """
-    names = {id(one): name for name, one in module.named_parameters()}
-    unit_of = {id(one): unit for unit in units for one in unit.parameters()}
-    is_training = module.training
     try:
-        with torch.no_grad(), _running(units) as running, _Uses(unit_of, running) as uses:
-            _run(module.eval(), inputs)
-    finally:
-        module.train(is_training)
+        copied = copy.deepcopy(module)
+    except Exception:  # noqa: BLE001 - of a user's own code, such as a lock
+        return
+    units = units_of(copied)
+    names = {id(one): name for name, one in copied.named_parameters()}
+    unit_of = {id(one): unit for unit in units for one in unit.parameters()}
+    with torch.no_grad(), _running(units) as running, _Uses(unit_of, running) as uses:
+        _run(copied.train(), inputs)
     if uses.foreign:
         raise SettingsError(
             f"strategy.name={strategy}: model.name={model} uses {names[uses.foreign[0]]} outside of the block that has it, where it is not "

@@ -115,7 +115,8 @@ def check_parts(module: nn.Module, inputs: Tensor, *, model: str) -> None:
 def keep_only(module: nn.Module, stages: Sequence[Stage]) -> None:
     """Remove every parameter and buffer that the stages do not use from a model, in place.
 
-    A layer that loses all of them becomes an `nn.Identity`: batch norm without its statistics could not load a state.
+    A layer that loses all of them is replaced: batch norm without its statistics could not load a state. A part that uses it, because
+    it does not name it, is refused.
     """
     _keep(module, frozenset[int]().union(*(stage.tensors for stage in stages)))
 
@@ -165,16 +166,40 @@ def _computed(
     return {"outputs": outputs.detach(), **{name: one for name, one in gradients.items() if one is not None}}
 
 
-def _keep(module: nn.Module, kept: frozenset[int]) -> None:
+class _Elsewhere(nn.Module):
+    """In place of a layer that other ranks have."""
+
+    def __init__(self, name: str, layer: nn.Module) -> None:
+        super().__init__()
+        self._name = name
+        self._had = {*layer._parameters, *layer._buffers, *layer._modules}  # noqa: SLF001 - those that are None, too
+
+    def forward(self, *_: object, **__: object) -> Tensor:
+        """Refuse to compute."""
+        raise self._refusal()
+
+    def __getattr__(self, name: str) -> Tensor | nn.Module:
+        if name in self.__dict__.get("_had", ()):
+            raise self._refusal()
+        return super().__getattr__(name)
+
+    def _refusal(self) -> SettingsError:
+        return SettingsError(
+            f"strategy.name=pipeline: a part of the model uses {self._name}, which it does not name and another rank has",
+            remedy="name in parts() every layer in the part that uses it; or set strategy.name=fsdp2",
+        )
+
+
+def _keep(module: nn.Module, kept: frozenset[int], path: str = "") -> None:
     for name, tensor in [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]:
         if id(tensor) not in kept:
             setattr(module, name, None)
     for name, child in list(module.named_children()):
         tensors = [*child.parameters(), *child.buffers()]
         if tensors and not any(id(one) in kept for one in tensors):
-            setattr(module, name, nn.Identity())
+            setattr(module, name, _Elsewhere(path + name, child))
         else:
-            _keep(child, kept)
+            _keep(child, kept, f"{path}{name}.")
 
 
 def _stage(parts: tuple[Part, ...], tensors: dict[str, Tensor], sizes: dict[int, int]) -> Stage:

@@ -109,9 +109,12 @@ class Process:
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ports of loopback that are free now, in no order: another process may look for some at the same time."""
+    """Different ports of loopback that are free now, in no order: another process may look for some at the same time.
+
+    Nor in an order that a seed has: processes that train have seeded Python's generator, all with the same number.
+    """
     found: list[int] = []
-    for port in random.sample(_PORTS, len(_PORTS)):
+    for port in random.SystemRandom().sample(_PORTS, len(_PORTS)):
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
             found.append(port)
         if len(found) == count:

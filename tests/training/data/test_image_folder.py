@@ -185,6 +185,18 @@ def test_without_a_test_folder_the_validation_split_is_the_test_split_and_other_
     assert bundle.notes == ("left out, because they are no images: 1 hidden, 1 .txt",)
 
 
+def test_a_folder_valid_is_the_validation_split_and_what_is_in_no_split_or_class_is_said(root: Path) -> None:
+    (root / "val").rename(root / "valid")
+    (root / "extra").mkdir()
+    shutil.copy(root / "train" / "pear" / "a.png", root / "train" / "stray.png")
+    bundle = _load(root)
+    assert len(bundle.validation) == 4
+    assert bundle.notes == (
+        "left out, because they are no split: the folders extra",
+        "left out, because they are in no folder of a class: 1 files in train",
+    )
+
+
 def test_images_in_folders_below_that_of_their_class_are_used(root: Path) -> None:
     """Also behind a link to a folder; one that leads back up is passed over."""
     before = _load(root)

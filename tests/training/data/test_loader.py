@@ -30,7 +30,7 @@ from training.data.order import BatchPlan
 from training.data.registry import load_dataset
 from training.data.transfer import one_ahead
 from training.data.types import Batch
-from training.errors import DataError, LoaderProcessError, PlatformError
+from training.errors import DataError, LoaderProcessError, PlatformError, SettingsError
 from training.exhausted_memory import explained_in_training
 from training.recovery.causes import Cause, cause_of
 
@@ -372,10 +372,10 @@ def test_a_process_ends_with_a_rank_that_is_killed_before_the_loader_s_loop_begi
     assert run_command([sys.executable, "-c", _KILLED], seconds=60).returncode == -signal.SIGKILL
 
 
-class Unsendable:
+class Unsendable(Tensor):
     """A target that no process can pass on, as where shared memory is full: torch's error of a small /dev/shm."""
 
-    def __reduce__(self) -> str:
+    def __reduce_ex__(self, _protocol: object) -> str:
         raise RuntimeError(
             "unable to allocate shared memory(shm) for file </torch_7>: No space left on device (28)\nstack"
         )
@@ -385,7 +385,7 @@ class UnsendableSplit(IdSplit):
     """Its batches cannot leave a loader process."""
 
     def read(self, ids: NDArray[np.int64], uniforms: NDArray[np.float64] | None = None) -> tuple[Tensor, Tensor]:
-        return super().read(ids, uniforms)[0], cast("Tensor", Unsendable())
+        return super().read(ids, uniforms)[0], torch.zeros(len(ids)).as_subclass(Unsendable)
 
 
 def test_a_batch_that_a_loader_process_cannot_pass_on_ends_the_epoch_with_the_cause() -> None:
@@ -410,3 +410,83 @@ def test_a_loader_process_that_is_killed_is_a_lost_process() -> None:
     with pytest.raises(LoaderProcessError, match="is killed by signal: Killed") as caught:
         lose_readers()
     assert cause_of(caught.value) is Cause.LOST_PROCESS
+
+
+class Wrong(IdSplit):
+    """Reads something else than it promises."""
+
+    def __init__(self, size: int, kind: str) -> None:
+        super().__init__(size)
+        self.kind = kind
+
+    def read(self, ids: NDArray[np.int64], uniforms: NDArray[np.float64] | None = None) -> tuple[Tensor, Tensor]:
+        inputs, targets = super().read(ids, uniforms)
+        results: dict[str, object] = {
+            "three": (inputs, targets, targets),
+            "numpy": (inputs.numpy(), targets.numpy()),
+            "fewer": (inputs[1:], targets[1:]),
+            "one target": (inputs, targets[:1]),
+            "scalar": (inputs, targets.sum()),
+        }
+        if self.kind == "iterator":
+            return cast("tuple[Tensor, Tensor]", next(iter(())))
+        return cast("tuple[Tensor, Tensor]", results[self.kind])
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("three", r"returned \['Tensor', 'Tensor', 'Tensor'\]"),
+        ("numpy", r"returned \['ndarray', 'ndarray'\]"),
+        ("fewer", r"read of 8 samples returned inputs of shape \(7,"),
+        ("one target", r"returned targets of shape \(1,"),
+        ("scalar", r"returned targets of shape \(\)"),
+        ("iterator", "raised StopIteration"),
+    ],
+)
+def test_a_split_that_reads_other_than_it_is_asked_is_refused(kind: str, said: str) -> None:
+    plan = BatchPlan(size=24, global_batch=8, world=1)
+    with pytest.raises(DataError, match=said):
+        next(TrainLoader(Wrong(24, kind), plan=plan, seed=1, rank=0).epoch(0))
+    with pytest.raises(DataError):
+        next(iter(EvalLoader(Wrong(24, kind), batch=8, rank=0, world=1)))
+
+
+def test_targets_are_checked_in_every_batch() -> None:
+    def refuse(targets: Tensor) -> None:
+        if targets.max() >= 16:
+            raise SettingsError("sample 1 has the class 17", remedy="")
+
+    loader = EvalLoader(IdSplit(24), batch=8, rank=0, world=1, check=refuse)
+    with pytest.raises(SettingsError, match="begins with sample 16 of its split"):
+        list(loader)
+
+
+class OwnGenerators(DrawingSplit):
+    """Draws from generators that it has made itself."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self.parts = {"numpy": [np.random.default_rng(0)]}
+        self.legacy, self.torch, self.python = np.random.RandomState(0), torch.Generator(), random.Random(0)
+
+    def read(self, ids: NDArray[np.int64], uniforms: NDArray[np.float64] | None = None) -> tuple[Tensor, Tensor]:
+        assert uniforms is None
+        [generator] = self.parts["numpy"]
+        by_torch = float(torch.rand((), generator=self.torch))
+        drawn = [generator.random(), self.legacy.random_sample(), by_torch, self.python.random()]
+        return torch.tensor([drawn] * len(ids)), torch.zeros(len(ids))
+
+
+def test_generators_of_a_dataset_s_own_draw_numbers_of_the_place_too() -> None:
+    plan = BatchPlan(size=24, global_batch=8, world=1)
+
+    def drawn(start: int = 0, loader_workers: int = 0, seed: int = 1) -> list[Tensor]:
+        loader = TrainLoader(OwnGenerators(24), plan=plan, seed=seed, rank=0, loader_workers=loader_workers)
+        return [batch.inputs[0] for step in loader.epoch(0, start) for batch in step]
+
+    first = drawn()
+    assert all(map(torch.equal, first, drawn(loader_workers=2)))
+    assert all(map(torch.equal, first[1:], drawn(start=1)))
+    seen = torch.stack([*first, *drawn(seed=2)])
+    assert all(len(set(column)) == len(column) for column in seen.T.tolist())

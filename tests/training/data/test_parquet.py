@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from collections.abc import Mapping
 from decimal import Decimal
@@ -155,6 +156,7 @@ def test_columns_whose_values_float32_merges_are_named(tmp_path: Path) -> None:
     start = 1_700_000_000_000
     columns = {
         "milliseconds": start + np.arange(20),
+        "outlier": np.where(np.arange(20) == 3, 0, start + np.arange(20)),
         "seconds": (start + np.arange(20)) / 1000.0,
         "near": np.arange(20),
         "far_apart": start * np.arange(20),
@@ -164,10 +166,24 @@ def test_columns_whose_values_float32_merges_are_named(tmp_path: Path) -> None:
     write(tmp_path / "0.parquet", columns)
     names = [name for name in columns if name != "label"]
     notes = load(tmp_path, inputs=names, target="label").notes
+    target = load(tmp_path, inputs=["near"], target="milliseconds", targets="values").notes
+    assert [re.match(r"column milliseconds: of 7 distinct", note) is not None for note in target] == [True]
     assert [re.findall(r"column (\w+): of (\d+) distinct .* leaves (\d+);", note) for note in notes] == [
         [("milliseconds", "7", "1")],
+        [("outlier", "7", "2")],
         [("seconds", "7", "1")],
     ]
+
+
+def test_whole_decimals_are_exact_classes_and_a_single_class_is_refused(tmp_path: Path) -> None:
+    large = [Decimal(2**53 + number % 2) for number in range(20)]
+    write(
+        tmp_path / "0.parquet", {"a": np.arange(20.0), "label": pa.array(large, pa.decimal128(38, 0)), "one": [7] * 20}
+    )
+    bundle = load(tmp_path, inputs=["a"], target="label", targets="classes")
+    assert bundle.spec.outputs == 2
+    assert json.loads(bundle.files["classes.json"]) == [str(2**53), str(2**53 + 1)]
+    assert "all samples are of one class, 7" in refusal(tmp_path, inputs=["a"], target="one")
 
 
 def test_one_column_of_lists_is_the_features(tmp_path: Path) -> None:

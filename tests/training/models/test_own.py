@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
@@ -43,8 +44,9 @@ class Returns(nn.Module):
         (lambda _, scores: (None, scores), None),
         (lambda other, scores: (other, scores), 1),
         (lambda other, scores: {"logits": other, "scores": scores}, "scores"),
+        (lambda other, scores: {"loss": other.sum(), "scores": scores}, None),
     ],
-    ids=["tensor", "logits", "the-only-tensor", "tuple", "index", "key"],
+    ids=["tensor", "logits", "the-only-tensor", "tuple", "index", "key", "after-a-loss"],
 )
 def test_one_tensor_is_left_of_what_a_model_returns(container: Container, output: str | int | None) -> None:
     model = Returns(container)
@@ -113,6 +115,51 @@ def test_buffers_that_are_views_are_saved_and_restored(tmp_path: Path) -> None:
     load_model(second, tmp_path / "weights")
     assert all(torch.equal(value, values[name]) for name, value in second.state_dict().items())
     ModelState(second).load_state_dict(values)
+
+
+class Auxiliary(nn.Module):
+    """Has a second output in training only, like GoogLeNet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+
+    def forward(self, inputs: Tensor) -> object:
+        scores = self.layer(inputs)
+        return (scores, scores + 1) if self.training else scores
+
+
+def test_outputs_that_training_alone_has_are_left_out() -> None:
+    model = Auxiliary()
+    prepare_own_model(model, ModelSettings(name="own:model"), SPEC)
+    inputs = torch.ones(4, 3)
+    assert torch.equal(model.eval()(inputs), model.train()(inputs))
+
+
+class FromData(nn.Module):
+    """Takes its scale from the first batch that it trains on, and keeps a lock and an empty weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.lock = nn.Linear(3, 2), threading.Lock()
+        self.empty, self.also_empty = nn.Parameter(torch.empty(0)), nn.Parameter(torch.empty(0))
+        self.scale = nn.Parameter(torch.ones(()))
+        self.has_started = False
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        if not self.has_started:
+            self.scale.data, self.has_started = 1 / (inputs.std() + 1e-6), True
+        scores: Tensor = self.layer(inputs * self.scale)
+        return scores
+
+
+@pytest.mark.parametrize("has_lock", [True, False])
+def test_the_look_before_training_is_not_the_first_batch(has_lock: bool) -> None:  # noqa: FBT001 - a parameter
+    model = FromData()
+    if not has_lock:
+        del model.lock  # so that it can be copied
+    prepare_own_model(model, ModelSettings(name="own:model"), SPEC)
+    assert (model.scale.item(), model.has_started) == (1.0, False)
 
 
 class Growing(Keeps):

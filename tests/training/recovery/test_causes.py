@@ -22,6 +22,9 @@ from training.recovery.policy import Incident
 GLOO = RuntimeError("[../third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]")
 
 
+LOADER = "DataLoader worker (pid(s) 4711)"
+
+
 def raised_from(error: Exception, origin: BaseException) -> Exception:
     error.__cause__ = origin
     return error
@@ -55,6 +58,11 @@ def cuda_error(number: int) -> Exception:
         (cuda_error(214), Cause.HARDWARE),  # cudaErrorECCUncorrectable
         (cuda_error(710), Cause.CODE),  # cudaErrorAssert
         (DeviceError("node-3: GPU 1"), Cause.HARDWARE),
+        (
+            raised_from(ValueError("closed"), RuntimeError(f"{LOADER} is killed by signal: Killed. ")),
+            Cause.LOST_PROCESS,
+        ),
+        (RuntimeError(f"{LOADER} exited unexpectedly"), Cause.LOST_PROCESS),
     ],
     ids=lambda value: value.name if isinstance(value, Cause) else type(value).__name__,
 )

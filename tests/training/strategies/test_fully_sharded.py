@@ -224,7 +224,7 @@ class Blocks(nn.Module):
         features = inputs.flatten(1)
         for block in self.blocks:
             features = block(features)
-        if self.kind == "foreign":
+        if self.kind == "foreign" and self.training:
             features = features @ self.get_parameter("blocks.1.inner.weight")
         outputs: Tensor = self.head(features)
         return outputs

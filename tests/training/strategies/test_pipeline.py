@@ -22,7 +22,7 @@ from training.data.types import SampleSpec
 from training.errors import NonFiniteLossError, SettingsError
 from training.models.parts import Part, parts_of
 from training.models.registry import MODELS, build_model, check_stages
-from training.strategies.stages import balanced, check_parts, divide, keep_only
+from training.strategies.stages import StageModule, balanced, check_parts, divide, keep_only
 
 ONE_EPOCH = 21
 """Steps of the digits' 1293 training samples; the last one has 13."""
@@ -152,6 +152,38 @@ def test_a_weight_that_a_second_stage_uses_in_evaluation_only_trains_as_in_one_p
     train(tmp_path / "one", 1, **recipe)
     train(tmp_path / "piped", 2, **recipe, strategy=TWO)
     assert_close(tmp_path / "one", tmp_path / "piped")
+
+
+class Misnamed(nn.Module):
+    """The second part uses a layer that the first one names."""
+
+    def __init__(self, spec: SampleSpec) -> None:
+        super().__init__()
+        self.first, self.norm, self.head = nn.Linear(64, 64), nn.LayerNorm(64), nn.Linear(64, spec.outputs)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self._end(self._begin(inputs))
+
+    def _begin(self, inputs: Tensor) -> Tensor:
+        return torch.tanh(self.first(inputs.flatten(1)))
+
+    def _end(self, features: Tensor) -> Tensor:
+        outputs: Tensor = self.head(self.norm(features))
+        return outputs
+
+    def parts(self) -> list[Part]:
+        return [Part(names=("first", "norm"), forward=self._begin), Part(names=("head",), forward=self._end)]
+
+
+def test_a_part_that_uses_a_layer_of_another_stage_is_refused_by_name() -> None:
+    model = Misnamed(SampleSpec(shape=(64,), outputs=2))
+    second = divide(model, 2, model="own")[1]
+    keep_only(model, [second])
+    with pytest.raises(SettingsError, match="a part of the model uses norm, which it does not name"):
+        StageModule(second, model)(torch.ones(2, 64))
+    with pytest.raises(SettingsError, match="uses norm"):
+        _ = model.norm.weight
+    assert not hasattr(model.norm, "unknown")
 
 
 def test_parts_that_compute_another_model_are_refused_before_the_first_step() -> None:

@@ -155,6 +155,8 @@ def _differing(place: RankPlace, *, difference: str, has_broadcast: bool) -> str
         if difference == "order" and place.rank:
             names.reverse()
         model = nn.ModuleDict({name: nn.Linear(2, 2) for name in names})
+        if difference == "frozen" and place.rank:
+            model["first"].requires_grad_(requires_grad=False)
         if difference == "more" and place.rank:
             model["third"] = nn.Linear(2, 2)
         try:
@@ -170,6 +172,7 @@ def _differing(place: RankPlace, *, difference: str, has_broadcast: bool) -> str
         ("none", False, ""),
         ("order", True, "second.weight (2, 2) torch.float32 instead of first.weight (2, 2) torch.float32"),
         ("more", True, "third.weight (2, 2) torch.float32 instead of nothing more"),
+        ("frozen", True, "first.weight (2, 2) torch.float32 (frozen) instead of first.weight (2, 2) torch.float32"),
         ("values", True, ""),
         ("values", False, "the values of first.weight differ"),
     ],
