@@ -127,7 +127,7 @@ def check_shape(objective: str, outputs: Tensor, expected: tuple[int, ...]) -> N
         raise SettingsError(
             f"model.name: the model returns {tuple(outputs.shape)} for {outputs.shape[0]} samples; objective {objective} "
             f"needs ({', '.join(('samples', *map(str, expected)))})",
-            remedy="correct the last layer of the model, or choose another objective.name",
+            remedy="correct the last layer of the model, name another of its outputs in model.output, or choose another objective.name",
         )
 
 
