@@ -21,13 +21,19 @@ def objectives_of(search: SearchSettings, shared: TrainingSettings) -> dict[str,
     here, the loss.
 
     Raises:
-        SettingsError: a built-in objective does not report a metric, or it is to be made worse.
+        SettingsError: of an objective of the user's own, the metric that ranks the checkpoints is named, but not whether more is better; a
+            built-in objective does not report a metric, or it is to be made worse.
     """
     name = shared.objective.name
     if search.objectives:
         check_reported(search.objectives, name)
         return dict(search.objectives)
     if is_import_path(name):
+        if (best := shared.checkpoint.best_metric) not in {None, f"{BEST_PREFIX}loss"}:
+            raise SettingsError(
+                f"checkpoint.best_metric={best} ranks the checkpoints; whether more is better is not known of objective.name={name}",
+                remedy=f"say so: search.objectives={{{best}: max}} or {{{best}: min}}",
+            )
         return {f"{BEST_PREFIX}loss": "min"}
     best = shared.checkpoint.best_metric or f"{BEST_PREFIX}{OBJECTIVES.find(name).ranked_by}"
     return {best: _modes(name)[best]}

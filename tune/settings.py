@@ -148,7 +148,8 @@ class SearchSettings(Section):
     directory: Path = Field(DEFAULT_ROOT, description="Parent folder of the searches' folders.")
     objectives: dict[Metric, Mode] = Field(
         default_factory=dict,
-        description="Metrics to optimize with max or min, the most important first; {} is the metric that ranks the checkpoints.",
+        description="Metrics to optimize with max or min, the most important first; {} is the metric that ranks the checkpoints, "
+        "or the loss of an objective of your own.",
     )
     algorithm: Annotated[Literal["optuna", "random", "grid"], BeforeValidator(_not_bohb)] = Field(
         "optuna", description="optuna (tree-structured Parzen estimator) | random | grid (every combination)."

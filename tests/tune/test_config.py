@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from training.config.schema import TrainingSettings
 from training.errors import ExitStatus, SettingsError
 from tune.config import SearchConfiguration
-from tune.settings import AshaSettings, NoSchedulerSettings, PbtSettings
+from tune.objectives import objectives_of
+from tune.settings import AshaSettings, NoSchedulerSettings, PbtSettings, SearchSettings
 from tune.space.axes import Choice, Constant, Continuous
 from tune.trial.trainable import SearchTask
 
@@ -224,3 +226,13 @@ def test_a_trial_costs_what_its_workers_do(tmp_path: Path) -> None:
             is_continued=False,
         )
         assert task.settings("t001", {"optimizer.learning_rate": 0.01}).run.dollars_per_hour == price
+
+
+def test_the_metric_of_an_objective_of_your_own_is_named_with_its_direction() -> None:
+    best = {"checkpoint": {"best_metric": "validation_score"}, "objective": {"name": "own:Score"}}
+    settings, space = TrainingSettings.model_validate(best), {"optimizer.learning_rate": {"log_uniform": [1e-4, 1e-1]}}
+    with pytest.raises(SettingsError, match=r"checkpoint\.best_metric=validation_score ranks") as caught:
+        objectives_of(SearchSettings.model_validate({"space": space}), settings)
+    assert "search.objectives={validation_score: max}" in caught.value.remedy
+    named = SearchSettings.model_validate({"space": space, "objectives": {"validation_score": "max"}})
+    assert objectives_of(named, settings) == {"validation_score": "max"}
