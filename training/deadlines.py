@@ -10,17 +10,20 @@ import faulthandler
 import logging
 import math
 import os
+import signal
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple
 
 from training import evidence, failures
 from training.config.schema import TrainingSettings
+from training.data.forking import loader_processes
 from training.failures import Failure
 from training.recovery.causes import Cause
 from training.user_code import is_user_code
@@ -36,6 +39,9 @@ _LONGEST_POLL: Final = 1.0
 _PEERS_SECONDS: Final = 1.0
 """Between the record of a rank and its end. Ranks that wait for each other exceed the deadline together, and the end of one ends all:
 without their records, the one that waits could be taken for the one that hangs."""
+
+_STACK_SECONDS: Final = 0.1
+"""Until a process of the data loader has written its stack."""
 
 _STEP, _BATCH = "step", "batch"
 
@@ -98,7 +104,8 @@ class Deadlines:
         self._thread = threading.Thread(target=self._watch, name="deadlines", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread. Processes of the data loader that are forked from now on write their stacks on SIGUSR1."""
+        faulthandler.register(signal.SIGUSR1, self._stacks, all_threads=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -108,6 +115,7 @@ class Deadlines:
         if self._thread.is_alive():
             self._thread.join()
         faulthandler.cancel_dump_traceback_later()
+        faulthandler.unregister(signal.SIGUSR1)
         self._stacks.close()
 
     def step_begins(self, step: int, *, is_first: bool = False) -> None:
@@ -171,7 +179,7 @@ class Deadlines:
 
     def _end(self, running: _Running, message: str) -> None:
         faulthandler.cancel_dump_traceback_later()
-        place = self._place()
+        place = (self._place_in_loader() if running.ends_on_stop else "") or self._place()
         self._record(running, message + (f", at {place}" if place else ""), place=place)
         logger.error("%s at %s", message, place)
         time.sleep(_PEERS_SECONDS)
@@ -195,6 +203,21 @@ class Deadlines:
             failures.record(self._run_directory, failure, attempt=self._attempt)
         except OSError:
             logger.exception("the stacks of this rank could not be written")
+
+    def _place_in_loader(self) -> str:
+        """Where the first process of the data loader is that answers, after all have written their stacks; empty if none does."""
+        place = ""
+        for process in loader_processes():
+            with suppress(OSError):
+                self._stacks.write(f"process {process} of the data loader\n")
+                self._stacks.flush()
+                begins = self._stacks.tell()
+                os.kill(process, signal.SIGUSR1)
+                time.sleep(_STACK_SECONDS)
+                with Path(self._stacks.name).open(encoding="utf-8") as written:
+                    written.seek(begins)
+                    place = place or evidence.innermost(written.read().rpartition("\nCurrent thread ")[2])
+        return place
 
     def _place(self) -> str:
         """Where the training thread is: `file:line in function` of the innermost frame of user code, or else of all."""

@@ -98,7 +98,7 @@ def read(run_directory: Path, *, attempt: int, rank: int) -> Evidence:
         fatal=FATAL_SIGNALS.get(fatal["text"]) if fatal else None,
         was_terminated=bool(stack) and fatal is None and not exceeded,
         exceeded_deadline=exceeded,
-        place=_innermost(stack.rpartition("\n\n")[2] if exceeded else stack),
+        place=innermost(stack.rpartition("\n\n")[2] if exceeded else stack),
     )
 
 
@@ -112,7 +112,8 @@ def stack_file(run_directory: Path, *, attempt: int, rank: int) -> Path:
     return _path(run_directory, attempt, rank, "stack")
 
 
-def _innermost(stack: str) -> str:
+def innermost(stack: str) -> str:
+    """The innermost frame of a stack of faulthandler, of user code if there is any; empty without a frame."""
     frames = list(_FRAME.finditer(stack))  # the innermost first
     frame = next((frame for frame in frames if is_user_code(frame["file"])), frames[0] if frames else None)
     return f"{frame['file']}:{frame['line']} in {frame['function']}" if frame else ""

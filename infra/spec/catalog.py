@@ -72,6 +72,25 @@ class Prices(Section):
     )
 
 
+class DatabaseClasses(Section):
+    """Families of DB instance classes that come in the same sizes."""
+
+    families: tuple[str, ...] = Field(description="Names of the families, e.g. t4g.")
+    sizes: tuple[str, ...] = Field(description="Sizes of each, e.g. medium.")
+
+
+class PostgreSql(Source):
+    """What RDS for PostgreSQL offers."""
+
+    majors: tuple[str, ...] = Field(description="Major versions in standard support.")
+    classes: tuple[DatabaseClasses, ...] = Field(description="Classes of an instance.")
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Every class, e.g. db.t4g.medium."""
+        return tuple(f"db.{family}.{size}" for one in self.classes for family in one.families for size in one.sizes)
+
+
 class QuotaCodes(Section):
     """Codes of the Service Quotas that limit the vCPUs of a family."""
 
@@ -160,6 +179,7 @@ class Catalog(Section):
 
     facts: Source = Field(description="Date and source of the figures.")
     prices: Prices = Field(description="The price table.")
+    postgresql: PostgreSql = Field(description="Versions and classes of MLflow's database.")
     quotas: dict[QuotaFamily, QuotaCodes] = Field(description="Quota codes of the ec2 service by family group.")
     dcgm_exporter_memory_mib: dict[PositiveInt, PositiveInt] = Field(
         description="Memory limit of dcgm-exporter in MiB, by the largest number of GPUs it suffices for."

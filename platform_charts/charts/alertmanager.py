@@ -74,6 +74,14 @@ class AlertmanagerConfig(TypedDict):
     receivers: list[Receiver]
 
 
+_OBJECT_LABELS = ("instance", "device", "mountpoint", "persistentvolumeclaim", "integration")
+"""Labels that say what an alert of the chart is about, if it has two severities: a node's file system, a claim, a receiver.
+
+Without them the alert about one thing would hide that about another. Besides, of several sources with equal labels Alertmanager keeps
+one: when that is resolved, the others inhibit nothing until Prometheus sends them again (Alertmanager 0.34, inhibit/inhibit.go).
+"""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Alerting:
     """Receivers of alerts.
@@ -114,7 +122,8 @@ def alerting_of(settings: StackSettings, release: ReleaseManifest, *, topic_arn:
 def alertmanager_config(alerting: Alerting) -> AlertmanagerConfig:
     """Routes by severity: `critical` promptly and repeated, `warning` grouped, `info` not sent.
 
-    `InfoInhibitor` only inhibits `info` alerts. `Watchdog` always fires, for an external dead man's switch, which the
+    A `critical` alert inhibits the `warning` of its name about the same thing. `InfoInhibitor` would only inhibit `info` alerts, which
+    are sent to nobody. `Watchdog` always fires, for an external dead man's switch, which the
     platform does not have.
     """
     has_receiver = alerting.topic_arn is not None or alerting.webhook_secret is not None
@@ -141,9 +150,11 @@ def alertmanager_config(alerting: Alerting) -> AlertmanagerConfig:
             ],
         },
         "inhibit_rules": [
-            _inhibition('severity = "critical"', 'severity =~ "warning|info"', "namespace", "alertname"),
-            _inhibition('severity = "warning"', 'severity = "info"', "namespace", "alertname"),
-            _inhibition('alertname = "InfoInhibitor"', 'severity = "info"', "namespace"),
+            {
+                "source_matchers": ['severity = "critical"'],
+                "target_matchers": ['severity = "warning"'],
+                "equal": ["alertname", "namespace", *_OBJECT_LABELS],
+            }
         ],
         "receivers": receivers,
     }
@@ -178,7 +189,3 @@ def _people(alerting: Alerting) -> Receiver:
     if alerting.webhook_secret is not None:
         receiver["webhook_configs"] = [{"url_file": WEBHOOK_FILE, "send_resolved": True}]
     return receiver
-
-
-def _inhibition(source: str, target: str, *equal: str) -> Inhibition:
-    return {"source_matchers": [source], "target_matchers": [target], "equal": list(equal)}

@@ -7,6 +7,7 @@ import os
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,20 @@ class Alertmanager:
 
     def fire(self, **labels: str) -> None:
         """Send an alert as Prometheus does."""
-        answer = urllib3.request("POST", f"{self._url}/api/v2/alerts", json=[{"labels": labels}], retries=False)
+        self._send({"labels": labels})
+
+    def resolve(self, **labels: str) -> None:
+        """Send that an alert is over."""
+        self._send({"labels": labels, "endsAt": datetime.now(UTC).isoformat()})
+
+    def inhibited(self) -> dict[str, bool]:
+        """Whether each firing warning is inhibited, by its claim."""
+        answer = urllib3.request("GET", f"{self._url}/api/v2/alerts", retries=False)
+        warnings = [one for one in answer.json() if one["labels"]["severity"] == "warning"]
+        return {one["labels"]["persistentvolumeclaim"]: bool(one["status"]["inhibitedBy"]) for one in warnings}
+
+    def _send(self, alert: Mapping[str, Any]) -> None:
+        answer = urllib3.request("POST", f"{self._url}/api/v2/alerts", json=[alert], retries=False)
         assert answer.status == 200, answer.data
 
 

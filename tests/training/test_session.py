@@ -193,6 +193,8 @@ def test_the_best_checkpoint_is_kept_as_well_as_the_newest(tmp_path: Path, objec
     assert committed_steps(tmp_path / "checkpoints") == sorted({best.step, 6 * STEPS_PER_EPOCH})
     metrics = {manifest.step: manifest.metric for manifest in local_store(tmp_path / "checkpoints").manifests()}
     assert metrics[best.step] == best.metrics["accuracy"]
+    warned = [one for one in select(read_all(tmp_path), Notice) if one.level == "warning" and "is NaN" in one.message]
+    assert len(warned) == (objective != "classification"), "once, not at each evaluation"
 
 
 def test_a_finished_cosine_that_gets_more_steps_says_how_far_its_rate_goes_up(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isnan
 
 from observability.objective_metrics import Metric, ObjectiveInfo
 from observability.runlog import CheckpointCommitted, Emit, Evaluated, Notice, Phase, Step, TrainingStarted
@@ -28,6 +29,7 @@ class EventLog(Callback):
         self._info = ObjectiveInfo(metrics=objective.metrics, ranked_by=ranked_by.name, unit=objective.unit)
         self._bundle = bundle
         self._world = world
+        self._unmeasured: set[str] = set()
 
     def on_run_start(self, loop: Loop) -> None:
         """All ranks are ready."""
@@ -53,8 +55,13 @@ class EventLog(Callback):
         self._emit(*map(self._step, steps, sums))
 
     def on_evaluation(self, loop: Loop, split: str, result: EvaluationResult, at: TrainProgress) -> None:
-        """The metrics of a split."""
+        """The metrics of a split, and a warning about each one that is no number, once."""
         others = dict(result.metrics)
+        for name in sorted(name for name, value in others.items() if isnan(value) and name not in self._unmeasured):
+            self._unmeasured.add(name)
+            ranks = ", so it ranks no checkpoint" if name == self._info.ranked_by and split == "validation" else ""
+            message = f"{name} of the {split} split is NaN after step {at.step}{ranks}"
+            self._emit(Notice(level="warning", message=message))
         self._emit(
             Evaluated(
                 split=split,

@@ -47,6 +47,48 @@ class ModelState:
         self._module.load_state_dict(state_dict)
 
 
+class ChangedBuffers:
+    """Buffers that are not persistent, and that have changed since the model was built.
+
+    Most such buffers are caches that the model computes again. One that training changes, such as a counter, would begin anew in a
+    resumed run.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        """Copies the buffers to host memory. Call it before the model computes."""
+        self._module = module
+        persistent = {id(value) for value in module.state_dict(keep_vars=True).values()}
+        self._initial = {
+            name: buffer.to("cpu", copy=True) for name, buffer in module.named_buffers() if id(buffer) not in persistent
+        }
+
+    def state_dict(self) -> NamedTensors:
+        """The live tensors by name."""
+        return {
+            name: buffer
+            for name, buffer in self._live().items()
+            if describe(buffer) != describe(self._initial[name]) or not torch.equal(buffer.cpu(), self._initial[name])
+        }
+
+    def tensors_to_load(self, saved: NamedTensors, /) -> NamedTensors:
+        """New tensors for the buffers that this rank has."""
+        live = self._live()
+        return {name: torch.empty_like(value, device="cpu") for name, value in saved.items() if name in live}
+
+    def load_state_dict(self, state_dict: NamedTensors, /) -> None:
+        """Load the tensors of `tensors_to_load`; one of another size, such as a cache that has grown, replaces the buffer."""
+        live = self._live()
+        for name, value in state_dict.items():
+            if describe(live[name]) == describe(value):
+                live[name].copy_(value)
+            else:
+                owner, _, key = name.rpartition(".")
+                setattr(self._module.get_submodule(owner), key, value.to(live[name].device))
+
+    def _live(self) -> NamedTensors:
+        return {name: buffer for name, buffer in self._module.named_buffers() if name in self._initial}
+
+
 class OptimizerState:
     """The optimizer's tensors per parameter, and its class."""
 

@@ -108,6 +108,11 @@ class StartedForkContext(ForkContext):
         return _Queue(maxsize, ctx=self.get_context())
 
 
+def loader_processes() -> list[int]:
+    """The ids of the processes of the data loader that this process has forked and that run."""
+    return [one.pid for one in multiprocessing.active_children() if isinstance(one, _Process) and one.pid is not None]
+
+
 def _not_sent(batch: object, error: Exception) -> PlatformError:
     """What a batch is replaced with that a process of the data loader could not hand over."""
     first = str(error).partition("\n")[0]

@@ -158,7 +158,8 @@ def load_dataset(settings: DataSettings, *, targets: TargetKind | None = None) -
             raise SettingsError(
                 f"the {split} split of dataset {settings.dataset} is empty "
                 f"at data.validation_fraction={settings.validation_fraction}",
-                remedy="every split needs a sample: choose another data.validation_fraction, or add samples",
+                remedy="every split needs a sample: choose another data.validation_fraction, of which each class gives its part, rounded "
+                "to whole samples; or add samples",
             )
     return bundle
 

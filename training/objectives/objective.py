@@ -75,9 +75,40 @@ class Objective(ABC):
         return self
 
     def summarize(self, sums: Sequence[float], weight: float) -> dict[str, float]:
-        """The reported metrics, from sums over a batch or a split and the sum of its weights; NaN if nothing counts."""
+        """The reported metrics, from sums over a batch or a split and the sum of its weights; NaN if nothing counts.
+
+        Raises:
+            SettingsError: `report`, which may be a user's own, leaves out one of `metrics`.
+        """
         means = {name: value / weight if weight else nan for name, value in zip(self.sums, sums, strict=True)}
-        return self.report(means)
+        reported = self.report(means)
+        if missing := [metric.name for metric in self.metrics if metric.name not in reported]:
+            raise SettingsError(
+                f"objective {type(self).__name__}: report leaves out {', '.join(missing)} of `metrics`",
+                remedy="return every metric of `metrics` from `report`, NaN where it cannot be computed",
+            )
+        return reported
+
+
+def check_metrics(objective: Objective) -> None:
+    """Check the names that an objective declares, which may be a user's own.
+
+    Raises:
+        SettingsError: `metrics` lacks the loss or what ranks checkpoints, or has one that nothing computes.
+    """
+    names = [metric.name for metric in objective.metrics]
+    computed = objective.sums if type(objective).report is Objective.report else names
+    for name, what in (("loss", "the loss"), (objective.ranked_by, "the metric of `ranked_by`")):
+        if name not in names:
+            raise SettingsError(
+                f"objective {type(objective).__name__}: `metrics` lacks {name}, {what}; it has {', '.join(names) or 'none'}",
+                remedy=f"add Metric(name={name!r}) to `metrics`",
+            )
+    if missing := [name for name in names if name not in computed]:
+        raise SettingsError(
+            f"objective {type(objective).__name__}: nothing computes the metrics {', '.join(missing)}",
+            remedy="add a sum of that name to `sums` and to what `measure` returns, or compute it in `report`",
+        )
 
 
 def check_sums(objective: Objective, sums: object, *, needs_gradient: bool) -> None:

@@ -22,7 +22,7 @@ from training.data.types import DataBundle
 from training.factories import is_import_path
 from training.flops import FlopCount
 from training.identity import identity_of
-from training.objectives.objective import Objective
+from training.objectives.objective import Objective, check_metrics
 from training.objectives.registry import build_objective, ranking_metric
 from training.optim import build_optimizer, peak_learning_rate
 from training.precision import Precision
@@ -146,6 +146,7 @@ def _refuse_unshardable(
 def _build_objective(context: RankContext, bundle: DataBundle) -> Objective:
     """The objective, which the dataset must have targets for."""
     objective = build_objective(context.settings.objective, bundle.spec)
+    check_metrics(objective)
     check_first_samples(bundle, objective)
     return objective
 

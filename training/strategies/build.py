@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from training.checkpoint.state import ChangedBuffers
 from training.checkpoint.stateful import Stateful
 from training.communication import wire
 from training.communication.nodes import NodeGroups, node_groups, ranks_per_node
@@ -68,8 +69,11 @@ def sum_over_ranks(settings: TrainingSettings) -> SumOverRanks:
 
 
 def states_of(strategy: Strategy, report: Callable[[str], None]) -> dict[str, Stateful]:
-    """The states of a strategy; in place of what only others have, something that reports that it is forgotten."""
-    own = strategy.states()
+    """The states of a strategy; in place of what only others have, something that reports that it is forgotten.
+
+    Call it before the model computes.
+    """
+    own = {**strategy.states(), "buffers": ChangedBuffers(strategy.module)}
     return {**own, **{name: _Forgotten(text, report) for name, text in _FORGOTTEN.items() if name not in own}}
 
 

@@ -17,7 +17,7 @@ import torch
 
 from training.attention import attention_kernel
 from training.callbacks.averaging import Averaging
-from training.checkpoint.state import ModelState
+from training.checkpoint.state import ChangedBuffers, ModelState
 from training.checkpoint.stateful import StateRegistry
 from training.checkpoint.store import FOLDER, VerifiedCheckpoint, local_store
 from training.code.import_path import use_code
@@ -56,8 +56,8 @@ class Evaluator:
         bundle = datasets.load_dataset(cache.cached(settings.data), targets=targets_of(settings.objective))
         module = build_run_model(settings, bundle.spec, device, report=logger.info)
         average = None if settings.ema.decay is None else WeightAverage(module, decay=settings.ema.decay)
-        self._states = StateRegistry(model=ModelState(module))
-        self._names = {"model"}
+        self._states = StateRegistry(model=ModelState(module), buffers=ChangedBuffers(module))
+        self._names = {"model", "buffers"}
         if average is not None:
             self._states.register(Averaging.name, Averaging(average))
             self._names.add(Averaging.name)

@@ -18,7 +18,7 @@ from infra.spec.monitoring_size import free_memory_gib, prometheus_memory_gib
 from infra.spec.node_labels import HEAD_GROUP, SYSTEM_GROUP
 from infra.spec.protection import EnvironmentKind, protection_of
 from infra.spec.release import ReleaseManifest
-from infra.spec.section import Violation, nearest
+from infra.spec.section import Violation, did_you_mean, nearest
 from infra.spec.settings.addresses import SHARED_ADDRESSES, node_addresses
 from infra.spec.settings.existing_rules import existing_cluster_violations, existing_vpc_violations
 from infra.spec.settings.network import RESERVED_ADDRESSES, NetworkSettings, addresses_per_node, subnets_of
@@ -186,6 +186,18 @@ def _instances_are_offered(context: Context) -> Iterator[Violation]:
             yield Violation(key, name, f"not an instance type {what} in the catalogue", nearest(name, fitting))
         elif settings.aws.region not in (regions := catalog.family_of(name).regions):
             yield Violation(key, name, f"not offered in {settings.aws.region}", f"offered in {', '.join(regions)}")
+
+
+def _the_database_is_offered(context: Context) -> Iterator[Violation]:
+    database, offered = context.settings.database, context.catalog.postgresql
+    name, major = database.instance_class, database.engine_version
+    if name not in offered.class_names:
+        families = [family for one in offered.classes for family in one.families]
+        remedy = did_you_mean(name, offered.class_names) or f"families: {', '.join(sorted(families))}"
+        yield Violation("database.instance_class", name, "not a class of RDS for PostgreSQL in the catalogue", remedy)
+    if major not in offered.majors:
+        rule = "not a major version of PostgreSQL that RDS supports without a surcharge"
+        yield Violation("database.engine_version", major, rule, f"one of {', '.join(offered.majors)}")
 
 
 def _capacity_is_possible(context: Context) -> Iterator[Violation]:
@@ -389,6 +401,7 @@ RULES: tuple[Rule, ...] = (
     _the_capacity_order_lists_groups_once,
     _every_zone_has_a_system_node,
     _instances_are_offered,
+    _the_database_is_offered,
     _capacity_is_possible,
     _a_block_starts_without_nodes,
     _a_reservation_serves_one_group,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from infra.aws.registry import pull_through_prefix
 from infra.policy import tokens
@@ -12,8 +13,56 @@ from tests.infra.aws.graphs import ENVIRONMENTS, graph, unusual, varied
 ACCESS_POINT = "aws:efs/accessPoint:AccessPoint"
 
 
-def test_the_longest_environment_name_gives_valid_physical_names() -> None:
-    assert max(len(one.properties["bucket"]) for one in unusual().of_type(tokens.BUCKET)) <= 63
+RESERVED_BUCKETS = re.compile(r"xn--|sthree-|amzn-s3-demo-|.*(-s3alias|--ol-s3|\.mrap|--x-s3|--table-s3)$")
+"""Beginnings and ends that S3 keeps for itself (S3 user guide, "General purpose bucket naming rules")."""
+
+REPOSITORY = r"[a-z0-9]+([._-][a-z0-9]+)*"
+NAMES = {
+    ("aws:budgets/budget:Budget", "name"): r"[^:\\]{1,100}",
+    ("aws:cloudwatch/logGroup:LogGroup", "name"): r"(?!aws/)[\w.#/-]{1,512}",
+    (
+        "aws:ecr/pullThroughCacheRule:PullThroughCacheRule",
+        "ecrRepositoryPrefix",
+    ): rf"(?=.{{2,30}}$){REPOSITORY}(/{REPOSITORY})*",
+    ("aws:ecr/repository:Repository", "name"): rf"(?=.{{2,256}}$){REPOSITORY}(/{REPOSITORY})*",
+    ("aws:eks/cluster:Cluster", "name"): r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}",
+    ("aws:kms/alias:Alias", "name"): r"alias/(?!aws/)[\w/-]{1,250}",
+    ("aws:rds/instance:Instance", "dbName"): r"[A-Za-z][A-Za-z0-9_]{0,62}",
+    ("aws:rds/instance:Instance", "finalSnapshotIdentifier"): r"(?!.*--)[A-Za-z][A-Za-z0-9-]{0,253}[A-Za-z0-9]",
+    ("aws:rds/instance:Instance", "identifier"): r"(?!.*--)[a-z][a-z0-9-]{0,61}[a-z0-9]",
+    ("aws:rds/instance:Instance", "username"): r"(?!postgres$|rdsadmin$|admin$)[A-Za-z][A-Za-z0-9_]{0,62}",
+    (tokens.BUCKET, "bucket"): rf"(?!{RESERVED_BUCKETS.pattern})[a-z0-9][a-z0-9-]{{1,61}}[a-z0-9]",
+    ("aws:sns/topic:Topic", "name"): r"[\w-]{1,256}",
+}
+"""What AWS accepts as a name, by type and property (API references: the patterns and lengths of the parameters)."""
+
+GENERATED = {
+    "aws:ec2/launchTemplate:LaunchTemplate": r"[\w().\-/]{3,128}",
+    "aws:eks/nodeGroup:NodeGroup": r"[A-Za-z0-9][\w-]{0,62}",
+    "aws:iam/role:Role": r"[\w+=,.@-]{1,64}",
+    "aws:rds/parameterGroup:ParameterGroup": r"(?!.*--)[A-Za-z][A-Za-z0-9-]{0,253}[A-Za-z0-9]",
+    "aws:rds/subnetGroup:SubnetGroup": r"(?!default$)[a-z0-9._ -]{1,255}",
+}
+"""The same of names that Pulumi makes of the resource's own, a hyphen and seven hexadecimal digits."""
+
+
+def test_names_are_what_aws_accepts_also_for_the_longest_settings() -> None:
+    longest = varied({"environment.name": "a" * 20, "teams": [{"name": "t" * 63}], "gpu_groups.0.name": "g" * 30})
+    for recording in (unusual(), longest, *map(graph, ENVIRONMENTS)):
+        names = [
+            (one.type, key, one.properties[key])
+            for one in recording.resources
+            for key in {key for _, key in NAMES}
+            if one.type.startswith("aws:")
+            and one.properties.get(key)
+            and (key != "bucket" or one.type == tokens.BUCKET)
+        ]
+        assert [each for each in names if not re.fullmatch(NAMES[each[:2]], each[2])] == []
+        generated = [(one.type, f"{one.name}-0123456") for one in recording.resources if one.type in GENERATED]
+        assert [each for each in generated if not re.fullmatch(GENERATED[each[0]], each[1])] == []
+
+
+def test_a_repository_prefix_follows_the_registry() -> None:
     rules = unusual().of_type("aws:ecr/pullThroughCacheRule:PullThroughCacheRule")
     prefixes = {one.properties["upstreamRegistryUrl"]: one.properties["ecrRepositoryPrefix"] for one in rules}
     upstreams = ("quay.io", "registry.k8s.io", "public.ecr.aws")

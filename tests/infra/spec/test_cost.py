@@ -86,8 +86,8 @@ def test_prod_pays_for_a_standby_and_three_gateways() -> None:
 
 
 def test_a_null_price_is_listed_as_unresolved_and_in_another_region_every_price_is() -> None:
-    cost = estimate_of({"database": {"instance_class": "db.m7g.large"}})
-    assert cost.unresolved == ("database, db.m7g.large",)
+    cost = estimate_of({"database": {"instance_class": "db.m7g.xlarge"}})
+    assert cost.unresolved == ("database, db.m7g.xlarge",)
     assert cost.idle_usd_per_hour == pytest.approx(estimate_of({}).idle_usd_per_hour - 0.065)
     zones = ["us-west-2a", "us-west-2b", "us-west-2c"]
     region = {"aws.region": "us-west-2", "network.availability_zones": zones}
@@ -100,4 +100,5 @@ def test_a_full_environment_costs_more_than_an_idle_one_and_every_price_has_its_
     for name in SHIPPED:
         cost = estimate_cost(load_environment(name), catalog=CATALOG)
         assert 0 < cost.idle_usd_per_hour < cost.full_usd_per_hour, name
+        assert not cost.unresolved, "every default has a price"
     assert all(line.as_of is not None for line in estimate_of({}).items)

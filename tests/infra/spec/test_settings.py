@@ -112,6 +112,12 @@ BROKEN_RULES: list[tuple[dict[str, Any], str]] = [
     ({"head_nodes": {"instance_type": "g5.xlarge"}}, "head_nodes.instance_type = g5.xlarge: not an instance type"),
     ({"gpu_groups.0.instance_type": "g4dn.xxlarge"}, "remedy: did you mean g4dn.xlarge?"),
     ({"system_nodes": {"instance_type": "g5.xlarge"}}, "instance_type = g5.xlarge: not an instance type without"),
+    (
+        {"database": {"instance_class": "db.m7g.medum"}},
+        "not a class of RDS for PostgreSQL in the catalogue\n    remedy: did",
+    ),
+    ({"database": {"instance_class": "db.zz.top"}}, "remedy: families: m5, m5d"),
+    ({"database": {"engine_version": "13"}}, "database.engine_version = 13: not a major version of PostgreSQL that"),
     ({"gpu_groups.1.availability_zones": ["us-east-1f"]}, "us-east-1f: must be a zone of the network: us-east-1a"),
     ({"gpu_groups.1.capacity": {"kind": "spot"}}, "gpu_groups.1.efa = true: spot capacity excludes EFA"),
     (

@@ -139,6 +139,23 @@ def test_only_warning_and_critical_alerts_are_sent_by_webhook_and_email(
     assert "Watchdog" not in text
 
 
+def test_a_critical_alert_inhibits_the_warning_about_the_same_claim_only(running: Alertmanager) -> None:
+    """Also after the alert about another claim is over; InfoInhibitor is not needed, as nobody gets `info`."""
+    alert = {"alertname": "KubePersistentVolumeFillingUp", "namespace": "a"}
+    for claim in ("full", "fuller"):
+        running.fire(severity="critical", persistentvolumeclaim=claim, **alert)
+    for claim in ("full", "fuller", "filling"):
+        running.fire(severity="warning", persistentvolumeclaim=claim, **alert)
+    wait_until(lambda: running.inhibited() == {"full": True, "fuller": True, "filling": False}, seconds=SECONDS)
+    for over, left in (("full", "fuller"), ("fuller", "full")):
+        running.resolve(severity="critical", persistentvolumeclaim=over, **alert)
+        wait_until(
+            lambda over=over, left=left: running.inhibited() == {over: False, left: True, "filling": False},  # type: ignore[misc]
+            seconds=SECONDS,
+        )
+        running.fire(severity="critical", persistentvolumeclaim=over, **alert)
+
+
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Secrets Manager, mocked by moto."""

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from tests.training.checkpoint.parts import IDENTITY, SmallRun, Values, assert_same, checkpointer, progress, saved_run
 from training.checkpoint.manifest import LoopState
-from training.checkpoint.state import ModelState, OptimizerState
+from training.checkpoint.state import ChangedBuffers, ModelState, OptimizerState
 from training.checkpoint.stateful import Stateful, StateRegistry
 from training.checkpoint.store import VerifiedCheckpoint, local_store
 from training.errors import ResumeMismatchError
@@ -47,6 +47,37 @@ def test_a_resumed_run_continues_bit_for_bit_like_an_uninterrupted_one(tmp_path:
         uninterrupted.train(5)
         resumed.train(5)
         assert_same(resumed.tensors(), uninterrupted.tensors())
+
+
+class Caches(nn.Module):
+    """Has buffers that no `state_dict` holds: one that never changes, one that counts, and one that grows."""
+
+    count: Tensor
+    grown: Tensor
+    mean: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name in ("fixed", "count", "grown"):
+            self.register_buffer(name, torch.zeros(1), persistent=False)
+        self.register_buffer("mean", torch.zeros(1))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        self.count += 1
+        self.grown = torch.arange(len(inputs))
+        self.mean += 1
+        return inputs
+
+
+def test_buffers_outside_of_the_state_that_training_changes_are_restored(tmp_path: Path) -> None:
+    model, other = nn.Sequential(Caches()), nn.Sequential(Caches())
+    saved, loaded = (StateRegistry(model=ModelState(one), buffers=ChangedBuffers(one)) for one in (model, other))
+    assert "buffers.safetensors" not in saved.collect().tensors
+    model(torch.ones(3, 2))
+    assert saved.collect().tensors["buffers.safetensors"].keys() == {"0.count", "0.grown"}
+    loaded.restore(save_and_open(tmp_path, saved))
+    for (name, value), (_, wanted) in zip(other.named_buffers(), model.named_buffers(), strict=True):
+        assert torch.equal(value, wanted), name
 
 
 def test_moments_are_restored_into_another_grouping_of_the_parameters(tmp_path: Path) -> None:

@@ -152,3 +152,4 @@ def test_a_file_system_that_does_not_answer_is_a_hang(tmp_path: Path, loader_wor
     (failed,) = select(read_all(tmp_path / "runs" / "run"), WorkersFailed)
     assert (failed.cause, failed.restarts) == ("hang", True)
     assert "BatchDeadlineExceeded" in failed.reason
+    assert re.search(r"at .*tests/training/faults/datasets\.py:\d+ in read", failed.reason)

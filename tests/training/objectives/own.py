@@ -75,6 +75,31 @@ class OneShort(Quantile):
         return super().measure(outputs, targets)[:1]
 
 
+class NothingComputes(Quantile):
+    """It names a metric without a sum."""
+
+    metrics: ClassVar[tuple[Metric, ...]] = (*Quantile.metrics, Metric(name="above"))
+
+
+class NoLoss(Quantile):
+    """It reports something else than its loss."""
+
+    metrics: ClassVar[tuple[Metric, ...]] = (Metric(name="below", is_ratio=True),)
+
+
+class RankedByNothing(Quantile):
+    """It ranks checkpoints by a metric that it does not report."""
+
+    ranked_by: ClassVar[str] = "above"
+
+
+class LeftOut(Quantile):
+    """Its report leaves out a metric."""
+
+    def report(self, means: Mapping[str, float]) -> dict[str, float]:
+        return {"loss": means["loss"]}
+
+
 def padded_text(settings: DataSettings) -> DataBundle:
     """Sequences of eight tokens, of which the last ones do not count; in some sequences none does."""
     del settings

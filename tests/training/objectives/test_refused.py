@@ -91,6 +91,10 @@ def test_mistakes_in_an_objective_of_your_own_are_named(tmp_path: Path) -> None:
         ("NotSummed", "loss is a tensor of shape (32, 1)"),
         ("OneShort", "must return 2 scalar tensors: loss, below; it returned a tuple of 1"),
         ("padded_text", "returned DataBundle"),
+        ("NothingComputes", "nothing computes the metrics above"),
+        ("NoLoss", "`metrics` lacks loss"),
+        ("RankedByNothing", "`metrics` lacks above"),
+        ("LeftOut", "report leaves out below"),
     ):
         objective = {"name": f"tests.training.objectives.own:{name}", "options": {}}
         with pytest.raises(SettingsError) as caught:
