@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pulumi
 import pulumi_aws as aws
 
-from infra.spec.names import ServiceAccount
+from infra.spec.names import ServiceAccount, role_path
 
 Condition = Mapping[str, Mapping[str, Any]]
 """Values by condition key by operator; a value may be an output."""
@@ -148,10 +148,14 @@ class Role(pulumi.ComponentResource):
         child_opts = pulumi.ResourceOptions(parent=self)
         role = aws.iam.Role(
             name,
+            # The deployer of one environment may not pass the roles of another, which only their ARNs tell apart: IAM does not limit
+            # `iam:PassRole` by tags. A role that has no path yet keeps none, because
+            # another path would replace it.
+            path=role_path(pulumi.get_stack()),
             description=args.description,
             assume_role_policy=policy_document([args.trust]),
             force_detach_policies=True,
-            opts=child_opts,
+            opts=pulumi.ResourceOptions(parent=self, ignore_changes=["path"]),
         )
         if args.statements:
             aws.iam.RolePolicy(name, role=role.name, policy=policy_document(args.statements), opts=child_opts)

@@ -128,7 +128,10 @@ _COMPUTED: dict[str, Callable[[_Created], dict[str, Any]]] = {
     "aws:s3/bucket:Bucket": _bucket,
     "aws:ecr/repository:Repository": _repository,
     "aws:kms/key:Key": _key,
-    "aws:iam/role:Role": lambda new: {"arn": new.arn("iam", f"role/{new.id}", is_global=True), "name": new.id},
+    "aws:iam/role:Role": lambda new: {
+        "arn": new.arn("iam", f"role{new.inputs['path']}{new.id}", is_global=True),
+        "name": new.id,
+    },
     "aws:cloudwatch/logGroup:LogGroup": lambda new: {"arn": new.arn("logs", f"log-group:{new.id}")},
     "aws:ec2/launchTemplate:LaunchTemplate": lambda new: {"latestVersion": 1, "name": new.id},
     "aws:ec2/placementGroup:PlacementGroup": lambda new: {"name": new.id},

@@ -108,6 +108,11 @@ def prefix_of(environment: str) -> str:
     return f"{CLUSTER_PREFIX}{environment}"
 
 
+def role_path(environment: str) -> str:
+    """Path of the IAM roles of an environment's stack."""
+    return f"/{prefix_of(environment)}/"
+
+
 def name_prefix(settings: StackSettings) -> str:
     """Prefix of every fixed physical name of the stack, which is the name of a cluster of its own."""
     return prefix_of(settings.environment.name)

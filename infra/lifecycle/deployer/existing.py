@@ -76,7 +76,11 @@ def _tags_of_new_parts(settings: StackSettings, recording: Recording, account: s
     parts += [f"access-entry/{cluster}/role/{account}/*{arn.rpartition('/')[2]}/*" for arn in principals]
     parts.append(f"podidentityassociation/{cluster}/*")
     arns = [f"arn:aws:eks:{settings.aws.region}:{account}:{part}" for part in sorted(parts)]
-    tagged = {"StringEquals": {f"aws:RequestTag/{STACK_TAG}": stack_tag(settings)}}
+    stack = stack_tag(settings)
+    tagged: Condition = {
+        "StringEquals": {f"aws:RequestTag/{STACK_TAG}": stack},
+        "StringEqualsIfExists": {f"aws:ResourceTag/{STACK_TAG}": stack},
+    }
     return Statement(sid="TagNewParts", actions=("eks:TagResource",), resources=tuple(arns), condition=tagged)
 
 

@@ -19,8 +19,9 @@ class Scope(Enum):
     """How a grant is limited, beyond its ARNs."""
 
     REGION = "calls to the environment's region; for actions without resource-level permissions"
-    NEW = "requests that tag the new resource with the environment's stack tag"
+    NEW = "requests that tag the new resource with the environment's stack tag, and that is no other environment's"
     OURS = "resources that have the environment's stack tag"
+    CLUSTER = "what EKS has made for the environment's cluster, and tagged with its name"
     ADOPTED = "resources that have the environment's stack tag or none, which EC2 makes with the VPC"
     NAMED = "the ARNs alone: they contain the environment's physical names"
 
@@ -32,8 +33,8 @@ class Grant:
     Attributes:
         scope: how they are limited.
         actions: IAM actions, without wildcards.
-        resources: templates of ARNs; `{region}`, `{account}` and `{cluster}` are the environment's, `{name}` is the physical
-            name of each resource of the type.
+        resources: templates of ARNs; `{region}`, `{account}`, `{cluster}` and `{prefix}` are the environment's, `{name}` is the
+            physical name of each resource of the type.
         names_of: type whose resources give `{name}`; empty for the row's own.
     """
 

@@ -12,7 +12,7 @@ from infra.lifecycle.capacity.permissions import ACTIONS as FIND_CAPACITY
 from infra.lifecycle.deployer.existing import existing_statements, own_parts_only
 from infra.lifecycle.deployer.grants import Grant, Scope, actions, physical_name
 from infra.lifecycle.deployer.network import NETWORK, TAGS, create_actions
-from infra.lifecycle.deployer.services import SERVICES
+from infra.lifecycle.deployer.services import ROLES, SERVICES
 from infra.lifecycle.stack.state_bucket import state_bucket_name
 from infra.preview.recording import Recording, Resource
 from infra.spec.names import STACK_TAG, cluster_name, name_prefix, stack_tag
@@ -33,6 +33,9 @@ _ALSO_PASSED_TO: Mapping[str, tuple[str, ...]] = {
 
 _CNI_TAG = "cluster.k8s.amazonaws.com/name"
 """Tag with the cluster's name that the VPC CNI gives the interfaces that it makes (amazon-vpc-cni-k8s, README, `CLUSTER_NAME`)."""
+
+_GROUP_TAG = "eks:cluster-name"
+"""Tag with the cluster's name that EKS gives the Auto Scaling group of a node group (EKS user guide, "Managed node groups")."""
 
 _LINK = "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation"
 _LINK_SERVICE = "s3.data-source.lustre.fsx.amazonaws.com"
@@ -150,7 +153,7 @@ class _Builder:
         roles: dict[str, list[str]] = {}
         for role in self._by_type.get("aws:iam/role:Role", ()):
             for service in _trusted_services(role):
-                roles.setdefault(service, []).append(self._role(role))
+                roles.setdefault(service, []).extend(self._role(role))
         for number, (service, arns) in enumerate(sorted(roles.items()), start=1):
             passed = [service, *_ALSO_PASSED_TO.get(service, ())]
             limits = {"StringEquals": {"iam:PassedToService": passed}}
@@ -160,9 +163,14 @@ class _Builder:
         attachments = self._by_type.get("aws:iam/rolePolicyAttachment:RolePolicyAttachment", ())
         policies = sorted({str(one.properties["policyArn"]) for one in attachments})
         if policies:
-            roles = [self._role(role) for role in self._by_type["aws:iam/role:Role"]]
-            names = ["iam:AttachRolePolicy", "iam:DetachRolePolicy"]
-            yield self._statement("AttachPolicies", names, roles, {"ArnEquals": {"iam:PolicyARN": policies}})
+            grant = Grant(
+                scope=Scope.OURS,
+                actions=actions("iam", "AttachRolePolicy DetachRolePolicy"),
+                resources=ROLES,
+                names_of="aws:iam/role:Role",
+            )
+            limits: Condition = {"ArnEquals": {"iam:PolicyARN": policies}, **self._limits(grant.scope)}
+            yield self._statement("AttachPolicies", grant.actions, self._arns(grant, ""), limits)
 
     def _service_linked_roles(self) -> Iterator[Statement]:
         services = sorted({one for type_, names in _SERVICE_LINKED.items() if type_ in self._by_type for one in names})
@@ -254,30 +262,46 @@ class _Builder:
         tagged = {"StringEquals": {f"ssm:resourceTag/{STACK_TAG}": self._stack}}
         yield self._statement("OpenTunnel", ["ssm:StartSession"], [self._ec2("instance")], tagged)
         yield self._statement("ForwardPort", ["ssm:StartSession"], [document], None)
-        own = f"arn:aws:ssm:{self._region}:{self._account}:session/${{aws:username}}-*"
-        yield self._statement("EndOwnSession", ["ssm:TerminateSession"], [own], None)
+        # A role has no `aws:username` (Systems Manager user guide, "Allow a user to end only sessions they started").
+        own: Condition = {"StringEquals": {"ssm:resourceTag/aws:ssmmessages:session-id": "${aws:userid}"}}
+        sessions = f"arn:aws:ssm:{self._region}:{self._account}:session/*"
+        yield self._statement("EndOwnSession", ["ssm:TerminateSession"], [sessions], own)
 
     def _limits(self, scope: Scope) -> dict[str, Mapping[str, Any]]:
         match scope:
             case Scope.REGION:
                 return {"StringEquals": {"aws:RequestedRegion": self._region}}
             case Scope.NEW:
-                return {"StringEquals": {f"aws:RequestTag/{STACK_TAG}": self._stack}}
+                # A tag can also be put on what exists: not on another environment's, which would be adopted by it.
+                ours = {f"aws:ResourceTag/{STACK_TAG}": self._stack}
+                return {
+                    "StringEquals": {f"aws:RequestTag/{STACK_TAG}": self._stack},
+                    "StringEqualsIfExists": ours,
+                }
             case Scope.OURS:
                 return {"StringEquals": {f"aws:ResourceTag/{STACK_TAG}": self._stack}}
+            case Scope.CLUSTER:
+                return {"StringEquals": {f"aws:ResourceTag/{_GROUP_TAG}": self._cluster}}
             case Scope.ADOPTED:
                 return {"StringEqualsIfExists": {f"aws:ResourceTag/{STACK_TAG}": self._stack}}
             case Scope.NAMED:
                 return {}
 
     def _arns(self, grant: Grant, type_: str) -> tuple[str, ...]:
-        places = {"region": self._region, "account": self._account, "cluster": self._cluster}
+        places = {
+            "region": self._region,
+            "account": self._account,
+            "cluster": self._cluster,
+            "prefix": name_prefix(self._settings),
+        }
         names = sorted({physical_name(one) for one in self._by_type.get(grant.names_of or type_, ())}) or [""]
         arns = (template.format(name=name, **places) for template in grant.resources for name in names)
         return tuple(dict.fromkeys(arns))
 
-    def _role(self, role: Resource) -> str:
-        return f"arn:aws:iam::{self._account}:role/{physical_name(role)}"
+    def _role(self, role: Resource) -> Iterator[str]:
+        """The ARNs that it may have: with the environment's path, and without one, of an older release."""
+        for path in (role.properties["path"], "/"):
+            yield f"arn:aws:iam::{self._account}:role{path}{physical_name(role)}"
 
     def _ec2(self, type_: str) -> str:
         return f"arn:aws:ec2:{self._region}:{self._account}:{type_}/*"

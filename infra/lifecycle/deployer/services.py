@@ -10,8 +10,10 @@ from infra.lifecycle.deployer.grants import Grant, Scope, Table, actions, named,
 
 _BUCKET = "arn:aws:s3:::{name}"
 _BUCKETS = "aws:s3/bucket:Bucket"
-_ROLE = "arn:aws:iam::{account}:role/{name}"
 _ROLES = "aws:iam/role:Role"
+_OWN_ROLES = "arn:aws:iam::{account}:role/{prefix}/*"
+ROLES = (_OWN_ROLES, "arn:aws:iam::{account}:role/{name}")
+"""ARNs of the environment's roles. Those without its path are of an older release; every environment's have the same names."""
 _CLUSTER = "arn:aws:eks:{region}:{account}:cluster/{cluster}"
 _KEY = "arn:aws:kms:{region}:{account}:key/*"
 _FILE_SYSTEM = "arn:aws:elasticfilesystem:{region}:{account}:file-system/*"
@@ -19,6 +21,8 @@ _ACCESS_POINT = "arn:aws:elasticfilesystem:{region}:{account}:access-point/*"
 _LUSTRE = "arn:aws:fsx:{region}:{account}:file-system/*"
 _LUSTRE_LINK = "arn:aws:fsx:{region}:{account}:association/*"
 _REPOSITORY = "arn:aws:ecr:{region}:{account}:repository/{name}"
+_PARAMETERS = "arn:aws:rds:{region}:{account}:pg:{name}"
+_SUBNETS = "arn:aws:rds:{region}:{account}:subgrp:{name}"
 _TOPIC = "arn:aws:sns:{region}:{account}:{name}"
 
 
@@ -30,8 +34,8 @@ def _bucket(names: str) -> tuple[Grant, ...]:
     return (named("s3", names, _BUCKET, names_of=_BUCKETS),)
 
 
-def _ours(service: str, names: str, *resources: str) -> Grant:
-    return Grant(scope=Scope.OURS, actions=actions(service, names), resources=resources)
+def _ours(service: str, names: str, *resources: str, names_of: str = "") -> Grant:
+    return Grant(scope=Scope.OURS, actions=actions(service, names), resources=resources, names_of=names_of)
 
 
 def _new(service: str, names: str, *resources: str) -> Grant:
@@ -127,18 +131,10 @@ _STORES: Table = {
             "arn:aws:rds:{region}:{account}:db:{name}",
             "arn:aws:rds:{region}:{account}:snapshot:{name}*",
         ),
-        named(
-            "rds",
-            "CreateDBInstance ModifyDBInstance",
-            "arn:aws:rds:{region}:{account}:pg:{name}",
-            names_of="aws:rds/parameterGroup:ParameterGroup",
+        _ours(
+            "rds", "CreateDBInstance ModifyDBInstance", _PARAMETERS, names_of="aws:rds/parameterGroup:ParameterGroup"
         ),
-        named(
-            "rds",
-            "CreateDBInstance ModifyDBInstance",
-            "arn:aws:rds:{region}:{account}:subgrp:{name}",
-            names_of="aws:rds/subnetGroup:SubnetGroup",
-        ),
+        _ours("rds", "CreateDBInstance ModifyDBInstance", _SUBNETS, names_of="aws:rds/subnetGroup:SubnetGroup"),
         named("rds", "CreateDBInstance ModifyDBInstance", "arn:aws:rds:{region}:{account}:og:default:*"),
         # RDS checks these of its caller to make the master password (RDS user guide, "Secrets Manager integration").
         named(
@@ -149,21 +145,19 @@ _STORES: Table = {
         ),
     ),
     "aws:rds/parameterGroup:ParameterGroup": (
-        named(
+        _new("rds", "CreateDBParameterGroup AddTagsToResource", _PARAMETERS),
+        _ours(
             "rds",
-            "CreateDBParameterGroup ModifyDBParameterGroup ResetDBParameterGroup DeleteDBParameterGroup DescribeDBParameters "
-            "AddTagsToResource RemoveTagsFromResource ListTagsForResource",
-            "arn:aws:rds:{region}:{account}:pg:{name}",
+            "ModifyDBParameterGroup ResetDBParameterGroup DeleteDBParameterGroup AddTagsToResource RemoveTagsFromResource",
+            _PARAMETERS,
         ),
+        named("rds", "DescribeDBParameters ListTagsForResource", _PARAMETERS),
         read("rds", "DescribeDBParameterGroups"),
     ),
     "aws:rds/subnetGroup:SubnetGroup": (
-        named(
-            "rds",
-            "CreateDBSubnetGroup ModifyDBSubnetGroup DeleteDBSubnetGroup AddTagsToResource RemoveTagsFromResource "
-            "ListTagsForResource",
-            "arn:aws:rds:{region}:{account}:subgrp:{name}",
-        ),
+        _new("rds", "CreateDBSubnetGroup AddTagsToResource", _SUBNETS),
+        _ours("rds", "ModifyDBSubnetGroup DeleteDBSubnetGroup AddTagsToResource RemoveTagsFromResource", _SUBNETS),
+        named("rds", "ListTagsForResource", _SUBNETS),
         read("rds", "DescribeDBSubnetGroups"),
     ),
     "aws:ecr/repository:Repository": (
@@ -254,10 +248,10 @@ _CLUSTERS: Table = {
     ),
     "aws:autoscaling/tag:Tag": (
         # The groups are EKS's, and named after the node groups.
-        named(
-            "autoscaling",
-            "CreateOrUpdateTags DeleteTags",
-            "arn:aws:autoscaling:{region}:{account}:autoScalingGroup:*:autoScalingGroupName/eks-{name}-*",
+        Grant(
+            scope=Scope.CLUSTER,
+            actions=actions("autoscaling", "CreateOrUpdateTags DeleteTags"),
+            resources=("arn:aws:autoscaling:{region}:{account}:autoScalingGroup:*:autoScalingGroupName/eks-{name}-*",),
             names_of="aws:eks/nodeGroup:NodeGroup",
         ),
         read("autoscaling", "DescribeTags DescribeAutoScalingGroups"),
@@ -266,19 +260,22 @@ _CLUSTERS: Table = {
 
 _IDENTITY_AND_OBSERVABILITY: Table = {
     _ROLES: (
-        named(
+        _new("iam", "CreateRole TagRole", _OWN_ROLES),
+        _ours(
             "iam",
-            "CreateRole GetRole UpdateRole UpdateRoleDescription UpdateAssumeRolePolicy DeleteRole TagRole UntagRole "
-            "ListRolePolicies ListAttachedRolePolicies ListInstanceProfilesForRole",
-            _ROLE,
+            "UpdateRole UpdateRoleDescription UpdateAssumeRolePolicy DeleteRole TagRole UntagRole",
+            *ROLES,
         ),
+        # Of a role that does not exist there is no tag, and the provider has to learn that it does not.
+        named("iam", "GetRole ListRolePolicies ListAttachedRolePolicies ListInstanceProfilesForRole", *ROLES),
     ),
     "aws:iam/rolePolicy:RolePolicy": (
-        named("iam", "GetRolePolicy PutRolePolicy DeleteRolePolicy", _ROLE, names_of=_ROLES),
+        named("iam", "GetRolePolicy", *ROLES, names_of=_ROLES),
+        _ours("iam", "PutRolePolicy DeleteRolePolicy", *ROLES, names_of=_ROLES),
     ),
     # Attaching is limited to the policies of the graph as well: infra/lifecycle/deployer/policy.py.
     "aws:iam/rolePolicyAttachment:RolePolicyAttachment": (
-        named("iam", "ListAttachedRolePolicies", _ROLE, names_of=_ROLES),
+        named("iam", "ListAttachedRolePolicies", *ROLES, names_of=_ROLES),
     ),
     "aws:kms/key:Key": (
         _new("kms", "CreateKey"),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,10 @@ def test_every_action_exists() -> None:
     assert unknown == set()
 
 
+GROUP = arn("autoscaling", "autoScalingGroup:1:autoScalingGroupName/eks-system-us-east-1a-1a2b3c4-1")
+SESSION = "ssm:resourceTag/aws:ssmmessages:session-id"
+
+
 def test_what_the_environment_needs_is_allowed() -> None:
     needed: list[Request] = [
         ("ec2:CreateVpc", ec2("vpc"), NEW),
@@ -160,9 +165,17 @@ def test_what_the_environment_needs_is_allowed() -> None:
         ("ec2:CreateTags", ec2("vpc"), {**NEW, "ec2:CreateAction": "CreateVpc"}),
         ("ec2:CreateTags", ec2("security-group"), {}),  # the default group of a new VPC
         ("ec2:DescribeVpcs", "*", HERE),
-        ("iam:CreateRole", arn("iam", "role/trainer-1a2b3c4"), {}),
-        ("iam:PassRole", arn("iam", "role/cluster-1a2b3c4"), service("eks")),
+        ("iam:CreateRole", arn("iam", "role/rtp-dev/trainer-1a2b3c4"), NEW),
+        ("iam:TagRole", arn("iam", "role/rtp-dev/trainer-1a2b3c4"), NEW),
+        ("iam:GetRole", arn("iam", "role/rtp-dev/trainer-1a2b3c4"), {}),
+        ("iam:PutRolePolicy", arn("iam", "role/rtp-dev/trainer-1a2b3c4"), OURS),
+        ("iam:DeleteRole", arn("iam", "role/trainer-1a2b3c4"), OURS),  # of an older release
+        ("iam:PassRole", arn("iam", "role/rtp-dev/cluster-1a2b3c4"), service("eks")),
         ("iam:PassRole", arn("iam", "role/trainer-1a2b3c4"), service("pods.eks")),
+        ("rds:CreateDBParameterGroup", arn("rds", "pg:mlflow-1a2b3c4"), NEW),
+        ("rds:CreateDBInstance", arn("rds", "subgrp:mlflow-1a2b3c4"), OURS),
+        ("autoscaling:CreateOrUpdateTags", GROUP, {"aws:ResourceTag/eks:cluster-name": "rtp-dev"}),
+        ("ssm:TerminateSession", arn("ssm", "session/me-1"), {SESSION: "${aws:userid}"}),
         ("kms:ScheduleKeyDeletion", arn("kms", "key/1"), OURS),
         ("kms:CreateAlias", arn("kms", "alias/rtp-dev/cluster"), {}),
         ("s3:CreateBucket", arn("s3", f"rtp-dev-checkpoints-{ACCOUNT}"), {}),
@@ -206,7 +219,7 @@ def test_lustre_is_allowed_where_the_environment_has_it_and_widens_nothing_else(
 
 
 def test_what_is_not_the_environments_is_denied() -> None:
-    trainer, admin = arn("iam", "role/trainer-1a2b3c4"), arn("iam", "role/admin")
+    trainer, admin = arn("iam", "role/rtp-dev/trainer-1a2b3c4"), arn("iam", "role/admin")
     policy = {"iam:PolicyARN": "arn:aws:iam::aws:policy/AdministratorAccess"}
     others: list[Request] = [
         ("ec2:CreateVpc", ec2("vpc"), {}),
@@ -221,7 +234,9 @@ def test_what_is_not_the_environments_is_denied() -> None:
         ("iam:CreateRole", admin, {}),
         ("iam:PassRole", trainer, service("ec2")),
         ("iam:PassRole", admin, service("eks")),
-        ("iam:AttachRolePolicy", trainer, policy),
+        ("iam:AttachRolePolicy", trainer, {**OURS, **policy}),
+        ("iam:TagRole", arn("iam", "role/rtp-dev/trainer-1a2b3c4"), {**NEW, **FOREIGN}),
+        ("ssm:TerminateSession", arn("ssm", "session/other-1"), {SESSION: "AROA:other"}),
         ("iam:CreateUser", arn("iam", "user/x"), {}),
         ("kms:ScheduleKeyDeletion", arn("kms", "key/1"), FOREIGN),
         ("kms:Decrypt", arn("kms", "key/1"), OURS),  # not through a service
@@ -231,6 +246,46 @@ def test_what_is_not_the_environments_is_denied() -> None:
         ("secretsmanager:GetSecretValue", arn("secretsmanager", "secret:rds!db-1"), {}),
     ]
     assert allowed("dev", others) == []
+
+
+COMMON = {
+    "ec2:CreateNetworkInterface",  # without resource-level permissions
+    "ec2:RunInstances",  # from any launch template of the account, with a role that it may pass
+    "iam:CreateServiceLinkedRole",  # one for the account
+    "rds:CreateDBInstance",  # with RDS's own option group
+    "rds:ModifyDBInstance",
+    "secretsmanager:CreateSecret",  # which RDS names
+    "secretsmanager:TagResource",
+    "ssm:StartSession",  # with AWS's document, on the environment's nodes
+    "ssm:TerminateSession",  # of the caller
+}
+"""Writes that name nothing of an environment."""
+
+
+def own_requests(environment: str) -> Iterator[Request]:
+    """A request for every action and resource of the deployer's statements, for what has the environment's tag."""
+    tag = {"aws:ResourceTag/stack": stack_tag(settings_of(environment))}
+    for statement in statements(environment):
+        keys = [pair for block in statement.get("Condition", {}).values() for pair in block.items()]
+        context = {key: example(value if isinstance(value, str) else value[0]) for key, value in keys}
+        for action, resource in product(statement["Action"], statement["Resource"]):
+            yield action, example(resource), context if resource == "*" else {**context, **tag}
+
+
+def example(pattern: str) -> str:
+    """A text that a pattern of IAM matches; in the account of `dev`."""
+    other = settings_of("prod").aws.allowed_accounts[0]
+    return pattern.replace("*", "x").replace("?", "0").replace(other, ACCOUNT)
+
+
+def test_a_deployer_may_write_to_nothing_of_another_environment_in_its_account() -> None:
+    """But for passing roles without a path, as an older release made them: IAM does not limit that by tags."""
+    found = allowed("dev", own_requests("prod"))
+    writes = [
+        (name, arn) for name, arn, _ in found if not name.partition(":")[2].startswith(("Describe", "Get", "List"))
+    ]
+    assert {name for name, _ in writes} == {*COMMON, "iam:PassRole"}
+    assert all(arn.count("/") == 1 for name, arn in writes if name == "iam:PassRole")
 
 
 def test_only_an_environment_whose_stores_die_with_it_may_empty_them() -> None:
