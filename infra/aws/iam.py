@@ -149,8 +149,7 @@ class Role(pulumi.ComponentResource):
         role = aws.iam.Role(
             name,
             # The deployer of one environment may not pass the roles of another, which only their ARNs tell apart: IAM does not limit
-            # `iam:PassRole` by tags. A role that has no path yet keeps none, because
-            # another path would replace it.
+            # `iam:PassRole` by tags. A role that has no path yet keeps none, because another path would replace it.
             path=role_path(pulumi.get_stack()),
             description=args.description,
             assume_role_policy=policy_document([args.trust]),

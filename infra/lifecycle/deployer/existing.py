@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from infra.aws.iam import Condition, Statement
-from infra.lifecycle.deployer.grants import Grant, Scope, actions, physical_name
+from infra.lifecycle.deployer.grants import Grant, Scope, actions, physical_name, tagged_new
 from infra.preview.recording import Recording
-from infra.spec.names import STACK_TAG, cluster_name, stack_tag
+from infra.spec.names import cluster_name, stack_tag
 from infra.spec.settings import StackSettings
 
 _SECURITY_GROUP = "aws:ec2/securityGroup:SecurityGroup"
@@ -76,11 +76,7 @@ def _tags_of_new_parts(settings: StackSettings, recording: Recording, account: s
     parts += [f"access-entry/{cluster}/role/{account}/*{arn.rpartition('/')[2]}/*" for arn in principals]
     parts.append(f"podidentityassociation/{cluster}/*")
     arns = [f"arn:aws:eks:{settings.aws.region}:{account}:{part}" for part in sorted(parts)]
-    stack = stack_tag(settings)
-    tagged: Condition = {
-        "StringEquals": {f"aws:RequestTag/{STACK_TAG}": stack},
-        "StringEqualsIfExists": {f"aws:ResourceTag/{STACK_TAG}": stack},
-    }
+    tagged = tagged_new(stack_tag(settings))
     return Statement(sid="TagNewParts", actions=("eks:TagResource",), resources=tuple(arns), condition=tagged)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from infra.preview.recording import Resource
+from infra.spec.names import STACK_TAG
 
 _AUTONAME = "-???????"
 """What Pulumi appends to the logical name of a resource without a physical one: seven hexadecimal digits."""
@@ -24,6 +25,17 @@ class Scope(Enum):
     CLUSTER = "what EKS has made for the environment's cluster, and tagged with its name"
     ADOPTED = "resources that have the environment's stack tag or none, which EC2 makes with the VPC"
     NAMED = "the ARNs alone: they contain the environment's physical names"
+
+
+def tagged_new(stack: str) -> dict[str, Mapping[str, str]]:
+    """The condition of `Scope.NEW`, for a stack tag.
+
+    A tag can also be put on what exists. Not on what another environment has, which would adopt it.
+    """
+    return {
+        "StringEquals": {f"aws:RequestTag/{STACK_TAG}": stack},
+        "StringEqualsIfExists": {f"aws:ResourceTag/{STACK_TAG}": stack},
+    }
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from infra.aws.iam import Condition, Statement
 from infra.lifecycle.access.tunnel import DOCUMENT as TUNNEL_DOCUMENT
 from infra.lifecycle.capacity.permissions import ACTIONS as FIND_CAPACITY
 from infra.lifecycle.deployer.existing import existing_statements, own_parts_only
-from infra.lifecycle.deployer.grants import Grant, Scope, actions, physical_name
+from infra.lifecycle.deployer.grants import Grant, Scope, actions, physical_name, tagged_new
 from infra.lifecycle.deployer.network import NETWORK, TAGS, create_actions
 from infra.lifecycle.deployer.services import ROLES, SERVICES
 from infra.lifecycle.stack.state_bucket import state_bucket_name
@@ -109,10 +109,10 @@ class _Builder:
         merged: dict[tuple[Scope, tuple[str, ...]], dict[str, None]] = {}
         for type_ in self._by_type:
             for grant in map(self._limited, TABLE[type_]):
-                key = grant.scope, self._arns(grant, type_)
+                key = grant.scope, self._arns(grant.resources, grant.names_of or type_)
                 merged.setdefault(key, {}).update(dict.fromkeys(grant.actions))
         for grant in TAGS:
-            merged.setdefault((grant.scope, self._arns(grant, "")), {}).update(dict.fromkeys(grant.actions))
+            merged.setdefault((grant.scope, self._arns(grant.resources, "")), {}).update(dict.fromkeys(grant.actions))
         for number, ((scope, resources), names) in enumerate(merged.items(), start=1):
             yield self._statement(f"{scope.name.title()}{number}", sorted(names), resources, self._limits(scope))
 
@@ -163,14 +163,9 @@ class _Builder:
         attachments = self._by_type.get("aws:iam/rolePolicyAttachment:RolePolicyAttachment", ())
         policies = sorted({str(one.properties["policyArn"]) for one in attachments})
         if policies:
-            grant = Grant(
-                scope=Scope.OURS,
-                actions=actions("iam", "AttachRolePolicy DetachRolePolicy"),
-                resources=ROLES,
-                names_of="aws:iam/role:Role",
-            )
-            limits: Condition = {"ArnEquals": {"iam:PolicyARN": policies}, **self._limits(grant.scope)}
-            yield self._statement("AttachPolicies", grant.actions, self._arns(grant, ""), limits)
+            names = ["iam:AttachRolePolicy", "iam:DetachRolePolicy"]
+            limits: Condition = {"ArnEquals": {"iam:PolicyARN": policies}, **self._limits(Scope.OURS)}
+            yield self._statement("AttachPolicies", names, self._arns(ROLES, "aws:iam/role:Role"), limits)
 
     def _service_linked_roles(self) -> Iterator[Statement]:
         services = sorted({one for type_, names in _SERVICE_LINKED.items() if type_ in self._by_type for one in names})
@@ -272,12 +267,7 @@ class _Builder:
             case Scope.REGION:
                 return {"StringEquals": {"aws:RequestedRegion": self._region}}
             case Scope.NEW:
-                # A tag can also be put on what exists: not on another environment's, which would be adopted by it.
-                ours = {f"aws:ResourceTag/{STACK_TAG}": self._stack}
-                return {
-                    "StringEquals": {f"aws:RequestTag/{STACK_TAG}": self._stack},
-                    "StringEqualsIfExists": ours,
-                }
+                return tagged_new(self._stack)
             case Scope.OURS:
                 return {"StringEquals": {f"aws:ResourceTag/{STACK_TAG}": self._stack}}
             case Scope.CLUSTER:
@@ -287,15 +277,16 @@ class _Builder:
             case Scope.NAMED:
                 return {}
 
-    def _arns(self, grant: Grant, type_: str) -> tuple[str, ...]:
+    def _arns(self, templates: Sequence[str], type_: str) -> tuple[str, ...]:
+        """The ARNs of templates, with the name of each resource of a type."""
         places = {
             "region": self._region,
             "account": self._account,
             "cluster": self._cluster,
             "prefix": name_prefix(self._settings),
         }
-        names = sorted({physical_name(one) for one in self._by_type.get(grant.names_of or type_, ())}) or [""]
-        arns = (template.format(name=name, **places) for template in grant.resources for name in names)
+        names = sorted({physical_name(one) for one in self._by_type.get(type_, ())}) or [""]
+        arns = (template.format(name=name, **places) for template in templates for name in names)
         return tuple(dict.fromkeys(arns))
 
     def _role(self, role: Resource) -> Iterator[str]:
