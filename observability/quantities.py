@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 
 def duration(seconds: float) -> str:
@@ -63,3 +64,8 @@ def counted(count: float, noun: str) -> str:
     """Format a number of things: `1 trial`, `1,600 samples`, `2 batches`; the plural of the noun is regular."""
     ending = "" if count == 1 else "es" if noun.endswith("tch") else "s"
     return f"{number(count)} {noun}{ending}"
+
+
+def listed(names: Sequence[str], *, most: int = 5) -> str:
+    """Format names as a list that may be cut: `a, b, c` or `a, b and 7 more`."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

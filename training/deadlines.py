@@ -59,7 +59,7 @@ class _Running(NamedTuple):
         setting: that has the limit.
         kind: of the failure.
         step: under way; None if that is not known.
-        ends_on_stop: also ends when the run is asked to stop.
+        is_batch: it is a wait for a batch, which also ends when the run is asked to stop.
     """
 
     what: str
@@ -68,7 +68,7 @@ class _Running(NamedTuple):
     setting: str
     kind: str
     step: int | None = None
-    ends_on_stop: bool = False
+    is_batch: bool = False
 
 
 class Deadlines:
@@ -86,8 +86,7 @@ class Deadlines:
         """Args: `dump_collectives` writes down in which collective this rank is."""
         limits = settings.recovery
         self._first_step, self._step, self._batch = (
-            seconds or float("inf")
-            for seconds in (limits.first_step_deadline, limits.step_deadline, limits.batch_deadline)
+            seconds or math.inf for seconds in (limits.first_step_deadline, limits.step_deadline, limits.batch_deadline)
         )
         self._run_directory = run_directory
         self._attempt = attempt
@@ -136,7 +135,7 @@ class Deadlines:
         """A batch is waited for."""
         kind, setting = failures.BATCH_DEADLINE, "recovery.batch_deadline"
         self._running[_BATCH] = _Running(
-            "waited for a batch", time.monotonic(), self._batch, setting, kind, ends_on_stop=True
+            "waited for a batch", time.monotonic(), self._batch, setting, kind, is_batch=True
         )
 
     def __exit__(
@@ -152,7 +151,7 @@ class Deadlines:
                 waited = now - running.began
                 if waited > running.seconds:
                     self._end(running, f"{running.what} more than {running.seconds:g} s ({running.setting})")
-                elif running.ends_on_stop and waited > STOP_PATIENCE and self._has_to_stop(now):
+                elif running.is_batch and waited > STOP_PATIENCE and self._has_to_stop(now):
                     stopped = running._replace(kind=failures.STOPPED_WAITING)
                     self._end(stopped, f"{running.what} for {waited:.0f} s, and the run is asked to stop")
             self._arm()
@@ -179,7 +178,7 @@ class Deadlines:
 
     def _end(self, running: _Running, message: str) -> None:
         faulthandler.cancel_dump_traceback_later()
-        place = (self._place_in_loader() if running.ends_on_stop else "") or self._place()
+        place = (self._place_in_loader() if running.is_batch else "") or self._place()
         self._record(running, message + (f", at {place}" if place else ""), place=place)
         logger.error("%s at %s", message, place)
         time.sleep(_PEERS_SECONDS)

@@ -11,7 +11,7 @@ import hashlib
 import os
 import random
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from types import ModuleType
@@ -107,16 +107,17 @@ def generators_of(owner: object) -> tuple[Generator, ...]:
         if id(one) in seen or isinstance(one, type | ModuleType | random.SystemRandom):
             continue
         seen.add(id(one))
-        if isinstance(one, np.random.Generator | np.random.RandomState | torch.Generator | random.Random):
+        if isinstance(one, Generator):
             found.append(one)
         elif depth < _DEPTH:
-            values = (
-                one
-                if isinstance(one, list | tuple)
-                else (one if isinstance(one, dict) else getattr(one, "__dict__", {})).values()
-            )
-            left += [(value, depth + 1) for value in islice(values, _BREADTH)]
+            left += [(value, depth + 1) for value in islice(_kept_by(one), _BREADTH)]
     return tuple(found)
+
+
+def _kept_by(owner: object) -> Iterable[object]:
+    if isinstance(owner, list | tuple):
+        return owner
+    return (owner if isinstance(owner, dict) else getattr(owner, "__dict__", {})).values()
 
 
 def _seed_generator(generator: Generator, seed: int) -> None:

@@ -98,7 +98,7 @@ class Cron:
 class _Walk:
     """A walk from a moment to the next time, in the steps of robfig/cron v3.0.1 (spec.go, `SpecSchedule.Next`).
 
-    Each method goes on until its field matches; False says that the field before it has begun anew, so that all have to be looked at again.
+    Each method advances until its field matches. It returns False if that has carried into a larger field, which must be checked again.
     Days and months are steps of the calendar, hours and minutes of elapsed time, which makes the difference where the clock changes.
 
     Attributes:

@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from infra.spec.errors import PlatformError, SettingsError
+from observability.quantities import listed
 from training.code.identity import CodeIdentity, identity_file
 from training.code.rules import check_installed, check_modules, check_path
 from training.code.selection import Selection, commit_of, require_files, select, unreadable
 
 _CHUNK = 2**16
-_SHOWN = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,9 +194,8 @@ def _require_equal(tar: tarfile.TarFile, members: list[tarfile.TarInfo], folder:
     # Modules only: what user code writes beside itself changes nothing that is imported.
     changed += sorted(path for path in present if path.endswith(".py") and path not in known)
     if changed:
-        shown = ", ".join(changed[:_SHOWN]) + (f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else "")
         raise PlatformError(
-            f"{folder}: {shown} differ from the run's code archive",
+            f"{folder}: {listed(changed)} differ from the run's code archive",
             remedy=f"delete the folder, which is unpacked again; to run changed code: CODE={folder} NAME=another",
         )
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra.spec.errors import RefusedError, SettingsError
+from observability.quantities import listed
 from training.code.rules import (
     HEAD_BYTES,
     LIMIT_BYTES,
@@ -118,8 +119,7 @@ def describe_largest(selection: Selection | None) -> str:
 def describe_left_out(selection: Selection) -> str:
     """What is left out, secrets first, in one line; empty if nothing is."""
     ordered = sorted(selection.left_out.items(), key=lambda one: (one[1] != SECRET, one[0]))
-    shown = ", ".join(f"{path} ({reason})" for path, reason in ordered[:_SHOWN])
-    return shown + (f" and {len(ordered) - _SHOWN} more" if len(ordered) > _SHOWN else "")
+    return listed([f"{path} ({reason})" for path, reason in ordered], most=_SHOWN)
 
 
 def ignored_by_git(folder: Path, paths: Iterable[str]) -> frozenset[str]:

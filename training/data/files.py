@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 
+from training.data.split_files import VALIDATION_FOLDERS
 from training.errors import DataError
 
 _CIFAR10_REMEDY = (
@@ -145,7 +146,7 @@ def locate_image_folders(path: Path) -> ImageFolders:
         raise DataError(f"data.path={path} has no folder named train", remedy=_FOLDER_REMEDY)
     folders = ImageFolders(
         train=path / "train",
-        validation=_existing(path / "val", path / "validation", path / "valid"),
+        validation=_existing(*(path / name for name in VALIDATION_FOLDERS)),
         test=_existing(path / "test"),
         classes=tuple(_class_names(path / "train")),
     )

@@ -19,7 +19,7 @@ from training.data.files import ImageFolders, list_images, locate_image_folders
 from training.data.fingerprint import fingerprint, image_fingerprints
 from training.data.holdout import hold_out
 from training.data.images import DRAWS, ImageDecoder
-from training.data.listing import FileListing, marks_of
+from training.data.listing import FileListing
 from training.data.options import ImageFolderOptions
 from training.data.types import DataBundle, SampleSpec
 
@@ -120,7 +120,7 @@ def load_image_folder(settings: DataSettings, options: ImageFolderOptions) -> Da
         fingerprint=identity,
         files=classes_file(folders.classes, count=len(folders.classes)),
         notes=(*_notes(left_out), *beside),
-        listing=FileListing(names=np.array(names, dtype=np.bytes_), marks=marks_of(contents, sizes)),
+        listing=FileListing.of(names, contents, sizes),
         earlier=earlier,
     )
 

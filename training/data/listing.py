@@ -31,6 +31,28 @@ class FileListing:
     marks: NDArray[np.int64]
 
     @classmethod
+    def of(
+        cls,
+        names: Sequence[bytes],
+        contents: Mapping[str, NDArray[np.uint8]],
+        known: NDArray[np.int64] | Sequence[bytes],
+    ) -> FileListing:
+        """The listing of a dataset's files.
+
+        Args:
+            names: their paths below the dataset's folder.
+            contents: see `training.data.contents.content_arrays`; if there are any, they are all that counts.
+            known: of each file its size, or a hash of what is known of it.
+        """
+        if contents:
+            marks = np.ascontiguousarray(contents["contents"][:, :8]).view(np.int64)[:, 0]
+        elif isinstance(known, np.ndarray):
+            marks = known
+        else:
+            marks = np.frombuffer(b"".join(one[:8] for one in known), dtype=np.int64)
+        return cls(names=np.array(names, dtype=np.bytes_), marks=marks)
+
+    @classmethod
     def load(cls, folder: Path) -> FileListing | None:
         """The listing that was kept in a folder; None if there is none, or it is damaged."""
         try:
@@ -65,22 +87,6 @@ class FileListing:
             count = f"{len(names):,} {'file' if len(names) == 1 else 'files'} {one if len(names) == 1 else many}"
             said.append(f"{count}: {', '.join(shown)}{more}" if shown else count)
         return "; ".join(said)
-
-
-def marks_of(
-    contents: Mapping[str, NDArray[np.uint8]], known: NDArray[np.int64] | Sequence[bytes]
-) -> NDArray[np.int64]:
-    """The marks of files, shape (n,).
-
-    Args:
-        contents: see `training.data.contents.content_arrays`; if there are any, they are all that counts.
-        known: of each file its size, or a hash of what is known of it.
-    """
-    if contents:
-        return np.ascontiguousarray(contents["contents"][:, :8]).view(np.int64)[:, 0]
-    if isinstance(known, np.ndarray):
-        return known
-    return np.frombuffer(b"".join(one[:8] for one in known), dtype=np.int64)
 
 
 def _by_name(listing: FileListing) -> dict[bytes, int]:

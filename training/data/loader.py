@@ -8,7 +8,7 @@ copied one step ahead (`training.data.transfer`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -111,7 +111,7 @@ class TrainLoader:
             DataError: a sample cannot be read.
         """
         steps = [(epoch, step) for step in range(start_step, self._plan.steps_per_epoch)]
-        read = _watched(self._read(steps), self._waiting)
+        read = _entering(self._read(steps), lambda: self._waiting)
         return read if self._copies is None else one_ahead(read, self._copies)
 
     def _read(self, steps: list[tuple[int, int]]) -> Iterator[list[Batch]]:
@@ -190,9 +190,8 @@ class EvalLoader:
             DataError: a sample cannot be read.
         """
         prefetcher = self._prefetcher
-        read = _watched(
-            map(self._reader, self._requests) if prefetcher is None else _raise_errors(prefetcher), self._waiting
-        )
+        items = map(self._reader, self._requests) if prefetcher is None else _raise_errors(prefetcher)
+        read = _entering(items, lambda: self._waiting)
         if self._copies is None:
             return read
         return (batch for [batch] in one_ahead(([batch] for batch in read), self._copies))
@@ -342,42 +341,38 @@ def _make_prefetcher(
     )
 
 
-def _watched(items: Iterator[_Item], waiting: AbstractContextManager[object]) -> Iterator[_Item]:
-    """The items; `waiting` is entered while one is waited for."""
+def _entering(items: Iterator[_Item], context: Callable[[], AbstractContextManager[object]]) -> Iterator[_Item]:
+    """The items; each is waited for in a context."""
     while True:
         try:
-            with waiting:
+            with context():
                 item = next(items)
         except StopIteration:
             return
         yield item
 
 
-def _received(items: Iterable[_Item]) -> Iterator[_Item]:
-    """The items of loader processes.
+@contextmanager
+def _receiving() -> Iterator[None]:
+    """The context in which an item of a loader process is waited for.
 
     Raises:
         LoaderProcessError: a process ended while it passed one on, so that the connection to it or the shared memory is gone.
     """
-    iterator = iter(items)
-    while True:
-        try:
-            item = next(iterator)
-        except StopIteration:
-            return
-        except (OSError, EOFError) as error:
-            if str(error).startswith("Caught "):  # of the dataset, in torch's words
-                raise
-            raise LoaderProcessError(
-                f"a process of the data loader ended while it passed on a batch: {error}",
-                remedy="let `read` of the dataset raise an exception instead of ending its process; or it was killed: check dmesg or the "
-                "pod's status",
-            ) from error
-        yield item
+    try:
+        yield
+    except (OSError, EOFError) as error:
+        if str(error).startswith("Caught "):  # of the dataset, in torch's words
+            raise
+        raise LoaderProcessError(
+            f"a process of the data loader ended while it passed on a batch: {error}",
+            remedy="let `read` of the dataset raise an exception instead of ending its process; or it was killed: check dmesg or the "
+            "pod's status",
+        ) from error
 
 
 def _raise_errors(items: Iterable[_Item | PlatformError]) -> Iterator[_Item]:
-    for item in _received(items):
+    for item in _entering(iter(items), _receiving):
         if isinstance(item, PlatformError):
             try:
                 raise item

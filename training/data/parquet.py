@@ -18,7 +18,7 @@ from training.data.contents import content_arrays
 from training.data.fingerprint import fingerprint, image_fingerprints
 from training.data.holdout import split_rows
 from training.data.images import ImageDecoder
-from training.data.listing import FileListing, marks_of
+from training.data.listing import FileListing
 from training.data.options import ParquetOptions
 from training.data.parquet_columns import column_type, encoded, is_encoded, is_list, is_number, list_length, numbers
 from training.data.parquet_files import ParquetFile, RowGroups, Values, open_all
@@ -91,9 +91,7 @@ def load_parquet(settings: DataSettings, options: ParquetOptions) -> DataBundle:
         fingerprint=identity,
         files={**vocabulary, **({} if classes is None else classes.files)},
         notes=(*(() if classes is None else classes.notes), *source.notes, *_merged_targets(files, options, targets)),
-        listing=FileListing(
-            names=np.array(names, dtype=np.bytes_), marks=marks_of(contents, [file.sha256 for file in files])
-        ),
+        listing=FileListing.of(names, contents, [file.sha256 for file in files]),
         earlier=earlier,
     )
 

@@ -8,6 +8,9 @@ from pathlib import Path
 
 from training.errors import DataError
 
+VALIDATION_FOLDERS = ("val", "validation", "valid")
+"""Names that the folder of the validation split may have; the first that there is counts."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SplitFiles:
@@ -50,7 +53,7 @@ def locate_tar_shards(path: Path) -> SplitFiles:
 
 
 def locate_split_files(path: Path, suffix: str) -> SplitFiles:
-    """Locates the files under PATH/train, PATH/val (or PATH/validation) and PATH/test, or without PATH/train those under PATH.
+    """Locates the files under PATH/train, PATH/val (see `VALIDATION_FOLDERS`) and PATH/test, or without PATH/train those under PATH.
 
     Files whose name, or a folder's below PATH, begins with a dot or an underscore are no data, as for Spark and Hive.
 
@@ -63,9 +66,7 @@ def locate_split_files(path: Path, suffix: str) -> SplitFiles:
         raise DataError(f"data.path={path} is not a folder", remedy=remedy)
     if not (path / "train").is_dir():
         return SplitFiles(root=path, train=_files(path, suffix, remedy), validation=(), test=())
-    validation = next(
-        (folder for folder in (path / "val", path / "validation", path / "valid") if folder.is_dir()), None
-    )
+    validation = next((path / name for name in VALIDATION_FOLDERS if (path / name).is_dir()), None)
     return SplitFiles(
         root=path,
         train=_files(path / "train", suffix, remedy),

@@ -22,7 +22,7 @@ from training.data.contents import content_arrays
 from training.data.fingerprint import fingerprint, image_fingerprints
 from training.data.holdout import split_rows
 from training.data.images import DRAWS, ImageDecoder
-from training.data.listing import FileListing, marks_of
+from training.data.listing import FileListing
 from training.data.options import TarShardsOptions
 from training.data.sample_order import WindowedSplit
 from training.data.split_files import SplitFiles, locate_tar_shards
@@ -190,7 +190,7 @@ def load_tar_shards(settings: DataSettings, options: TarShardsOptions) -> DataBu
         fingerprint=identity,
         files=classes.files,
         notes=classes.notes,
-        listing=FileListing(names=np.array(names, dtype=np.bytes_), marks=marks_of(contents, hashes)),
+        listing=FileListing.of(names, contents, hashes),
         earlier=earlier,
     )
 

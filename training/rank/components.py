@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from observability.objective_metrics import Metric
 from training.checkpoint.manifest import Identity
@@ -112,8 +112,7 @@ def _build_strategy(context: RankContext, bundle: DataBundle) -> Strategy:
         has_broadcast = settings.strategy.name == "ddp" and settings.loop.logical_shards is None
         check_agreement(module, model=settings.model.name, device=context.device, has_broadcast=has_broadcast)
     if settings.strategy.name == "pipeline":
-        inputs, _ = bundle.train.read(np.arange(2) % len(bundle.train))
-        check_parts(module, inputs.to(context.device), model=settings.model.name)
+        check_parts(module, _two_inputs(bundle, context.device), model=settings.model.name)
     if context.place.world > 1 and is_import_path(settings.model.name):
         _refuse_unshardable(module, settings, bundle, context.device)
     peak_rate = peak_learning_rate(settings.optimizer, settings.loop.global_batch)
@@ -139,8 +138,13 @@ def _refuse_unshardable(
     if strategy.is_zero or strategy.is_fully_sharded:
         refuse_scalars(module, strategy=strategy.name, model=model)
     if strategy.is_fully_sharded:
-        inputs, _ = bundle.train.read(np.arange(2) % len(bundle.train))
-        refuse_foreign_uses(module, inputs.to(device), strategy=strategy.name, model=model)
+        refuse_foreign_uses(module, _two_inputs(bundle, device), strategy=strategy.name, model=model)
+
+
+def _two_inputs(bundle: DataBundle, device: torch.device) -> Tensor:
+    """Inputs to try a model with, shape (2, ...): batch norm over features takes no single one."""
+    inputs, _ = bundle.train.read(np.arange(2) % len(bundle.train))
+    return inputs.to(device)
 
 
 def _build_objective(context: RankContext, bundle: DataBundle) -> Objective:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
+from observability.quantities import listed
 from training.checkpoint.stateful import Stateful
 from training.communication.casts import CASTS, SENT_AS
 from training.communication.hierarchical import HierarchicalAllReduce
@@ -30,7 +31,6 @@ from training.strategies.strategy import MakeOptimizer
 
 _WHOLE_GRADIENTS: Final = CommunicationSettings()
 _UNUSED: Final = re.compile(r"Parameter indices which did not receive grad for rank \d+: ([\d ]+)")
-_SHOWN: Final = 5
 
 
 class _Forward(nn.Module):
@@ -198,8 +198,7 @@ class _Announced(OneByOne):
 
 
 def _unused(names: Sequence[str]) -> SettingsError:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return SettingsError(
-        f"a step has not used {', '.join(names[:_SHOWN])}{more} of the model, and strategy.name=ddp waits for the gradient of every weight",
+        f"a step has not used {listed(names)} of the model, and strategy.name=ddp waits for the gradient of every weight",
         remedy="set communication.unused_parameters=true, or remove or freeze (requires_grad_(False)) what no step uses",
     )

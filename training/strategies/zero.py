@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import Node
 from torch.optim import Optimizer
 
+from observability.quantities import listed
 from training.checkpoint.stateful import Stateful
 from training.config.deepspeed import STAGES, engine_configuration
 from training.config.schema import TrainingSettings
@@ -29,8 +30,6 @@ from training.strategies.buffers import copy_from_rank_0
 from training.strategies.skeleton import assembled, skeleton_of
 from training.strategies.strategy import MakeOptimizer
 from training.strategies.zero_state import Partitions, ZeroModelState, ZeroOptimizerState
-
-_SHOWN = 5
 
 
 class Zero:
@@ -107,9 +106,8 @@ class Zero:
     def _refuse(self, unused: list[str]) -> None:
         """Refuse weights that a pass does not use; if it uses none, the objective is at fault, and the step says so."""
         if self.has_gradients:
-            shown = ", ".join(unused[:_SHOWN]) + (f" and {len(unused) - _SHOWN} more" if len(unused) > _SHOWN else "")
             raise SettingsError(
-                f"strategy.name={self._name}: the first step does not use {shown}",
+                f"strategy.name={self._name}: the first step does not use {listed(unused)}",
                 remedy="freeze them (requires_grad_(False)) or use them in every step; strategy.name=fsdp2 leaves them as they are",
             )
 
