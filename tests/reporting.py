@@ -60,6 +60,12 @@ class Progress:
         self._done_seconds = 0.0
         self.is_stopped = False
 
+    @pytest.hookimpl(trylast=True)  # after the header
+    def pytest_sessionstart(self) -> None:
+        """Say what the first silent seconds are for, as other processes collect tests without a word."""
+        if self._config.getoption("numprocesses", default=None):
+            self._reporter.write_line("collecting the tests …")
+
     def pytest_tests_planned(self, plan: Plan, processes: int) -> None:
         """Print how many tests run, what is left out, and about how long it takes."""
         self._plan, self._processes = plan, processes
