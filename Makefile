@@ -13,7 +13,7 @@ variables := MODEL DATASET OBJECTIVE DATA WORKERS GPU EPOCHS BATCH LR SEED CONFI
   DETACH YES FILE IMAGE VARIANT PUSH FROM TO FROM_PROFILE TO_PROFILE FOR PYTHON TORCH_INDEX TORCH_VERSION UPGRADE COVERAGE ALL DRAIN HOURS \
   SCHEDULE CONCURRENCY ZONE PAUSE GPUS RATE IDLE HEAD JOBS SRC DST DELETE ACCOUNT GPU_MODEL SPOT CODE CMD RESTARTS REAL IMAGES ACCEPT WHAT \
   CONFIRM UNREACHABLE OWNER TTL MAX_USD KEEP_ON_FAIL PLAN CANARY VERIFY ROLLBACK JSON DRY_RUN REGION STACK BACKUP KEEP REGIONS JUNIT WITH SOAK SERVE \
-  RAY HOSTS PROFILE AMI SSH_USER SSH_KEY RUNS TRACKING CLOUD NODES
+  FIX RAY HOSTS PROFILE AMI SSH_USER SSH_KEY RUNS TRACKING CLOUD NODES
 # Notes the question, too: a recipe takes the variables that it asks for.
 is_typed = $(filter command,$(firstword $(origin $1)))$(eval taken += $1)
 typed := $(foreach v,$(.VARIABLES),$(if $(call is_typed,$v),$v))
@@ -226,8 +226,8 @@ upgrade: environment-infra ## Upgrade ENV=… to this release in steps, one GPU 
 	@$(lifecycle) upgrade $(environment) $(confirmed) $(call option,TO,--to) $(if $(call is_typed,PLAN),--plan) $(call option,CANARY,--canary) $(if $(call is_typed,VERIFY),--verify) $(call option,JOBS,--jobs) $(call option,HOURS,--hours) $(if $(call is_typed,ROLLBACK),--rollback) $(extra)
 
 .PHONY: drift
-drift: environment-infra ## Report what somebody changed or deleted in the account and the cluster of ENV=…; JSON=1 for a schedule
-	@$(lifecycle) drift $(environment) $(if $(call is_typed,JSON),--json) $(extra)
+drift: environment-infra ## Report what somebody changed or deleted in the account and the cluster of ENV=…; FIX=1 takes it back, with JOBS= and YES= as of `up`; JSON=1 for a schedule
+	@$(lifecycle) drift $(environment) $(if $(call is_typed,JSON),--json) $(if $(call is_typed,FIX),--fix) $(confirmed) $(call option,JOBS,--jobs) $(call option,HOURS,--hours) $(extra)
 
 .PHONY: tunnel
 tunnel: environment-infra ## Forward PORT=8443 of this machine to the private API server of ENV=…

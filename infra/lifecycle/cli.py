@@ -144,7 +144,7 @@ def upgrade(options: UpgradeOptions) -> int:
 
 @COMMANDS.command("deploy an environment")
 def drift(options: DriftOptions) -> int:
-    """Report how account and cluster differ from what the stack made."""
+    """Report how account and cluster differ from what the stack made, and take that back."""
     from infra.lifecycle.commands import drift as commands
 
     return commands.drift(options)

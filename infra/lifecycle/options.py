@@ -141,16 +141,22 @@ class ReapOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class UpOptions(ChangeOptions):
+class UpdateOptions(ChangeOptions):
+    """Options of a command that updates a stack with jobs."""
+
+    jobs: Literal["wait", "drain", "go"] | None = option(
+        "if nodes with jobs roll: wait until the jobs end, drain them (they save and resume), or go on; default: ask"
+    )
+    hours: float = option("with wait or drain, hours until the command gives up (default 24)", 24.0, at_least=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpOptions(UpdateOptions):
     """Options of `up`."""
 
     promote_from: str | None = option(
         "environment whose images to copy if this one's registry lacks them; default: build them", metavar="ENV"
     )
-    jobs: Literal["wait", "drain", "go"] | None = option(
-        "if nodes with jobs roll: wait until the jobs end, drain them (they save and resume), or go on; default: ask"
-    )
-    hours: float = option("with wait or drain, hours until the command gives up (default 24)", 24.0, at_least=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,10 +177,11 @@ class UpgradeOptions(ChangeOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DriftOptions(EnvironmentOptions):
+class DriftOptions(UpdateOptions):
     """Options of `drift`."""
 
     json: bool = option("print JSON", default=False)
+    fix: bool = option("take back what it can, after a question or with --yes", default=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Protocol, cast
@@ -185,6 +185,19 @@ def not_older(crds: Iterable[Manifest], live: Iterable[Manifest]) -> tuple[Manif
         if was is None or is_ is None or is_ >= was:
             kept.append(one)
     return tuple(kept)
+
+
+def of_deployed_charts(crds: Iterable[Manifest], live: Sequence[Manifest]) -> tuple[Manifest, ...]:
+    """Those CRDs of whose group the cluster has some of the same chart's version, or none at all.
+
+    The others are not deployed yet, or newer ones are.
+    """
+    versions = {one["spec"]["group"]: set[Version | None]() for one in live}
+    for one in live:
+        versions[one["spec"]["group"]].add(_chart_version(one))
+    return tuple(
+        one for one in crds if _chart_version(one) in versions.get(one["spec"]["group"], {_chart_version(one)})
+    )
 
 
 def _breaking_changes(old: Manifest, new: Manifest) -> Iterator[str]:

@@ -1,67 +1,154 @@
-"""Report how account and cluster differ from what the stack made."""
+"""Report how account and cluster differ from what the stack made, and take that back."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from infra.lifecycle.commands.case import connected, ready_case
+from infra.kube.api import KubernetesApi
+from infra.lifecycle.commands.case import answer, connected, ready_case
+from infra.lifecycle.commands.stack import take_back as update_with_refresh
 from infra.lifecycle.drift.account import compare_previews, undeployed
-from infra.lifecycle.drift.cluster import compare, objects_of_state
+from infra.lifecycle.drift.cluster import compare, objects_of_state, take_back
 from infra.lifecycle.drift.difference import Difference
 from infra.lifecycle.drift.helm import installed_objects
 from infra.lifecycle.options import DriftOptions
 from infra.lifecycle.preflight.case import Case
+from infra.lifecycle.preflight.checks import crds_of_release
 from infra.lifecycle.show import print_line
 from infra.lifecycle.stack import pulumi_cli
 from infra.lifecycle.stack.state import export_state
-from infra.spec.errors import ExitStatus, PlatformError
+from infra.spec.errors import ExitStatus, PlatformError, RefusedError, SettingsError
+from infra.spec.manifest import Manifest
+from platform_charts.charts.crds import of_deployed_charts
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """What differs, by what takes it back.
+
+    Attributes:
+        by_update: resources of the program.
+        by_apply: CRDs and objects of charts.
+    """
+
+    by_update: tuple[Difference, ...]
+    by_apply: tuple[Difference, ...]
+
+    def all(self) -> list[Difference]:
+        return sorted((*self.by_update, *self.by_apply))
+
+    def known(self) -> _Found:
+        """Those that were compared."""
+        by_update, by_apply = (
+            tuple(one for one in found if one.kind != "unknown") for found in (self.by_update, self.by_apply)
+        )
+        return _Found(by_update=by_update, by_apply=by_apply)
 
 
 def drift(options: DriftOptions) -> int:
-    """Print every difference; fails if there is one, or if something could not be compared."""
+    """Print every difference, and take them back if asked to; fails if one is left, or if something could not be compared.
+
+    Raises:
+        SettingsError: options that exclude each other.
+        RefusedError: the user did not confirm.
+    """
+    if not options.fix and (options.yes or options.jobs):
+        raise SettingsError("--yes and --jobs are for --fix: nothing else changes anything", remedy="add FIX=1")
+    if options.fix and options.json:
+        raise SettingsError(
+            "--json is for a schedule, which nobody watches: it takes nothing back", remedy="leave JSON or FIX out"
+        )
     case = ready_case(options.env)
     state = export_state(options.env)
     with connected(case, say=_say_beside_json if options.json else print_line):
         plain = pulumi_cli.preview_document(options.env)
         refreshed = pulumi_cli.preview_document(options.env, refreshes=True)
-        found = sorted([*compare_previews(plain, refreshed), *_in_cluster(case, state)])
-    waiting = undeployed(plain)
-    if options.json:
-        is_complete = not any(one.kind == "unknown" for one in found)
-        differences = [one.dump() for one in found]
-        document = {"environment": options.env, "is_complete": is_complete, "differences": differences}
-        print_line(json.dumps({**document, "undeployed": waiting}, indent=2))
-    else:
-        _print(options.env, found, waiting)
-    return ExitStatus.FAILED if found else ExitStatus.DONE
+        in_cluster = _in_cluster(case, state)
+        of_account = compare_previews(plain, refreshed)
+        found = _Found(by_update=(*of_account, *in_cluster.by_update), by_apply=in_cluster.by_apply)
+        waiting = undeployed(plain)
+        if options.json:
+            _print_json(options.env, found, waiting)
+        else:
+            _print(options, found, waiting)
+        if options.fix and found.known().all():
+            return _fix(options, case, state, found.known())
+    return ExitStatus.FAILED if found.all() else ExitStatus.DONE
+
+
+def _fix(options: DriftOptions, case: Case, state: Mapping[str, Any], found: _Found) -> int:
+    if found.by_update:
+        print_line("the resources of the program first, by an update that reads what there is:")
+        if status := update_with_refresh(options, case):
+            return status
+    api = case.cluster.api()
+    if found.by_apply and api is not None:
+        _confirm(options, found.by_apply)
+        for problem in take_back(api, found.by_apply):
+            print_line(f"not taken back: {problem}")
+    left = _in_cluster(case, state).all()
+    for one in left:
+        print_line(f"still differs: {one}")
+    print_line(f"{options.env}: {len(left) or 'no'} difference{'s' * (len(left) != 1)} left in the cluster")
+    return ExitStatus.FAILED if left else ExitStatus.DONE
+
+
+def _confirm(options: DriftOptions, differences: Sequence[Difference]) -> None:
+    print_line("CRDs and objects of charts that are applied again, with the fields that the chart sets:")
+    for one in differences:
+        print_line(f"  {one}")
+    if not options.yes and answer(f"type {options.env} to apply them: ") != options.env:
+        raise RefusedError(
+            "nothing of them was applied", remedy="answer with the environment's name, or set YES=1 beside FIX=1"
+        )
 
 
 def _say_beside_json(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _print(environment: str, found: Sequence[Difference], waiting: int) -> None:
-    for one in found:
+def _print_json(environment: str, found: _Found, waiting: int) -> None:
+    is_complete = not any(one.kind == "unknown" for one in found.all())
+    differences = [one.dump() for one in found.all()]
+    document = {"environment": environment, "is_complete": is_complete, "differences": differences}
+    print_line(json.dumps({**document, "undeployed": waiting}, indent=2))
+
+
+def _print(options: DriftOptions, found: _Found, waiting: int) -> None:
+    for one in found.all():
         print_line(str(one))
     if waiting:
+        deploys = "the update below deploys that as well; " if options.fix and found.by_update else ""
         print_line(
             f"note: the program would change {waiting} resource{'s' * (waiting != 1)}; that is no drift, "
-            f"`make preview ENV={environment}` shows it"
+            f"{deploys}`make preview ENV={options.env}` shows it"
         )
-    remedy = f"; `make up ENV={environment}` takes them back" if found else ""
-    print_line(f"{environment}: {len(found) or 'no'} difference{'s' * (len(found) != 1)}{remedy}")
+    number = len(found.all())
+    remedy = f"; `make drift ENV={options.env} FIX=1` takes back what it can" if number and not options.fix else ""
+    print_line(f"{options.env}: {number or 'no'} difference{'s' * (number != 1)}{remedy}")
 
 
-def _in_cluster(case: Case, state: Mapping[str, Any]) -> Iterator[Difference]:
+def _in_cluster(case: Case, state: Mapping[str, Any]) -> _Found:
+    by_update: list[Difference] = []
+    by_apply: list[Difference] = []
     api = case.cluster.api()
-    if api is None:
-        return
-    try:
-        yield from compare(api, objects_of_state(state))
-        yield from compare(api, installed_objects(api))
-    except PlatformError as error:
-        # What is left could not be compared.
-        yield Difference(where="cluster", resource="API server", kind="unknown", paths=(str(error.args[0]),))
+    if api is not None:
+        try:
+            by_update += compare(api, objects_of_state(state))
+            by_apply += compare(api, _crds(case, api))
+            by_apply += compare(api, installed_objects(api))
+        except PlatformError as error:
+            # What is left could not be compared.
+            unknown = Difference(where="cluster", resource="API server", kind="unknown", paths=(str(error.args[0]),))
+            by_update.append(unknown)
+    return _Found(by_update=tuple(by_update), by_apply=tuple(by_apply))
+
+
+def _crds(case: Case, api: KubernetesApi) -> Iterable[Manifest]:
+    """The CRDs of the release that the stack has applied."""
+    live = api.items("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+    return of_deployed_charts(crds_of_release(case), live)

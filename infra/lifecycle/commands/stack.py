@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 from infra.kube.api import KubernetesApi
 from infra.kube.connection import API_SERVER
@@ -11,7 +12,14 @@ from infra.lifecycle.access.running import StackCluster
 from infra.lifecycle.access.tunnel import open_tunnel
 from infra.lifecycle.commands.case import answer, case_of, connected, ready_case
 from infra.lifecycle.commands.own_images import OwnImages
-from infra.lifecycle.options import ChangeOptions, EnvironmentOptions, TunnelOptions, UpOptions
+from infra.lifecycle.options import (
+    ChangeOptions,
+    DriftOptions,
+    EnvironmentOptions,
+    TunnelOptions,
+    UpdateOptions,
+    UpOptions,
+)
 from infra.lifecycle.preflight import checks
 from infra.lifecycle.preflight.case import Case
 from infra.lifecycle.rollout.jobs import running_jobs
@@ -65,10 +73,6 @@ def up(options: UpOptions) -> int:
     def pulumi(*targets: str) -> int:
         return pulumi_cli.run("up", environment=options.env, is_confirmed=options.yes, targets=targets)
 
-    def update() -> int:
-        api = StackCluster(case.settings).api()
-        return pulumi() if api is None else _guarded(options, api, pulumi)
-
     return BringUp(
         settings=case.settings,
         account=case.account,
@@ -76,17 +80,28 @@ def up(options: UpOptions) -> int:
         probe=case.probe,
         images=OwnImages(options.env, promote_from=options.promote_from),
         pulumi=pulumi,
-        update=update,
+        update=lambda: update(options, case, pulumi),
         say=print_line,
     ).run()
 
 
-def _guarded(options: UpOptions, api: KubernetesApi, pulumi: Callable[[], int]) -> int:
+def take_back(options: DriftOptions, case: Case) -> int:
+    """Run the preflight, then an update that first reads what there is; returns pulumi's exit status."""
+    _check(case)
+    pulumi = partial(pulumi_cli.run, "up", environment=options.env, is_confirmed=options.yes, refreshes=True)
+    return update(options, case, pulumi, refreshes=True)
+
+
+def update(options: UpdateOptions, case: Case, pulumi: Callable[[], int], *, refreshes: bool = False) -> int:
+    """Run an update with the jobs kept off the nodes that it replaces, if there is a cluster; returns pulumi's exit status."""
+    api = StackCluster(case.settings).api()
+    if api is None:
+        return pulumi()
     print_line("reading which nodes the update replaces")
     return GuardedUpdate(
         environment=options.env,
         api=api,
-        preview=lambda: pulumi_cli.preview_document(options.env),
+        preview=lambda: pulumi_cli.preview_document(options.env, refreshes=refreshes),
         pulumi=pulumi,
         choose=lambda: _choice(options.jobs),
         seconds=options.hours * 3600,

@@ -7,9 +7,11 @@ Fields that the stack does not set belong to others, such as a held queue's stop
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from infra.kube.api import KubernetesApi
+from infra.kube.definitions import apply_crds
 from infra.kube.errors import ApiError
 from infra.lifecycle.drift.difference import Difference, Kind, differing_paths
 from infra.lifecycle.stack.state import resources_in
@@ -37,7 +39,7 @@ def objects_of_state(state: Mapping[str, Any]) -> Iterator[Manifest]:
 
 
 def compare(api: KubernetesApi, manifests: Iterable[Manifest]) -> Iterator[Difference]:
-    """How the cluster's objects differ from these.
+    """How the cluster's objects differ from these, in their order.
 
     Raises:
         ConnectionLostError: the API server does not answer.
@@ -46,6 +48,28 @@ def compare(api: KubernetesApi, manifests: Iterable[Manifest]) -> Iterator[Diffe
         found = _compared(api, _without_annotations(manifest))
         if found is not None:
             yield found
+
+
+def take_back(api: KubernetesApi, differences: Iterable[Difference]) -> Iterator[str]:
+    """Apply the objects as they should be; CRDs are served again before the next one is applied.
+
+    Helm and the program own them as before: an upgrade of a chart merges its changes into whatever there is.
+
+    Yields:
+        why an object could not be applied.
+
+    Raises:
+        ConnectionLostError: the API server does not answer.
+    """
+    for one in differences:
+        assert one.wanted is not None, "it is of the cluster"
+        try:
+            if one.wanted["kind"] == "CustomResourceDefinition":
+                apply_crds(api, [one.wanted])
+            else:
+                api.apply(one.wanted)
+        except ApiError as error:
+            yield f"{one.resource}: {error.args[0]}"
 
 
 def _scoped(api: KubernetesApi, manifest: Manifest) -> Manifest:
@@ -65,17 +89,17 @@ def _compared(api: KubernetesApi, manifest: Manifest) -> Difference | None:
         manifest = _scoped(api, manifest)
     except ApiError as error:
         kind: Kind = "deleted" if error.code == 404 else "unknown"
-        return Difference(where="cluster", resource=_name(manifest), kind=kind, paths=())
-    name = _name(manifest)
+        return Difference(where="cluster", resource=_name(manifest), kind=kind, wanted=manifest)
+    differs = partial(Difference, where="cluster", resource=_name(manifest), wanted=manifest)
     try:
         live = api.read(manifest)
         if live is None:
-            return Difference(where="cluster", resource=name, kind="deleted")
+            return differs(kind="deleted")
         wanted = api.apply(manifest, manager=_MANAGER, is_dry_run=True)
     except ApiError as error:
-        return Difference(where="cluster", resource=name, kind="unknown", paths=(str(error.args[0]),))
+        return differs(kind="unknown", paths=(str(error.args[0]),))
     paths = differing_paths(live, wanted)
-    return Difference(where="cluster", resource=name, kind="changed", paths=paths) if paths else None
+    return differs(kind="changed", paths=paths) if paths else None
 
 
 def _without_annotations(manifest: Manifest) -> Manifest:

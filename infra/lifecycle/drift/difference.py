@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from infra.spec.manifest import Manifest
 
 Kind = Literal["changed", "deleted", "unknown"]
 """Somebody changed or deleted it, or it could not be compared."""
+
+Where = Literal["account", "cluster"]
 
 _UNCOMPARED = frozenset({"managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink"})
 """Metadata that the API server writes itself."""
@@ -22,12 +26,14 @@ class Difference:
         resource: what it is, e.g. NetworkPolicy research/default-deny.
         kind: how it differs.
         paths: the fields that differ, dotted; for `unknown`, why it could not be compared.
+        wanted: the object of the cluster as it should be.
     """
 
-    where: Literal["account", "cluster"]
+    where: Where
     resource: str
     kind: Kind
     paths: tuple[str, ...] = ()
+    wanted: Manifest | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         fields = f": {', '.join(self.paths)}" if self.paths else ""
@@ -35,7 +41,7 @@ class Difference:
 
     def dump(self) -> dict[str, Any]:
         """The difference as JSON types."""
-        return asdict(self)
+        return {key: getattr(self, key) for key in ("where", "resource", "kind", "paths")}
 
 
 def differing_paths(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, ...]:

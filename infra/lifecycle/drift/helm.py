@@ -17,7 +17,7 @@ _DEPLOYED = "owner=helm,status=deployed"
 
 
 def installed_objects(api: KubernetesApi) -> Iterator[Manifest]:
-    """Every object of every installed release, without hooks and CRDs, which Helm does not keep up to date either.
+    """Every object of every installed release, without hooks, which Helm runs once, and the CRDs of `crds/`.
 
     Raises:
         ApiError: the API server rejects a request.

@@ -193,7 +193,7 @@ def crds_can_be_upgraded(case: Case) -> Iterator[Answer]:
     live = case.crds_of_cluster
     if live is None:
         return
-    for pinned in _crds_of_release(case):
+    for pinned in crds_of_release(case):
         try:
             check_crd_upgrades(live, [pinned])
         except RefusedError as error:
@@ -206,7 +206,7 @@ def no_object_loses_a_field(case: Case) -> Iterator[Answer]:
     api = None if live is None else case.existing_api or case.cluster.api()
     if live is None or api is None:
         return
-    for lost in lost_fields(api, live, _crds_of_release(case)):
+    for lost in lost_fields(api, live, crds_of_release(case)):
         named, others = ", ".join(lost.objects[:_NAMED]), len(lost.objects) - _NAMED
         yield (
             f"CRD {lost.crd} of the release lacks {lost.path}, which is set by {named}{f' and {others} more' * (others > 0)}",
@@ -214,7 +214,7 @@ def no_object_loses_a_field(case: Case) -> Iterator[Answer]:
         )
 
 
-def _crds_of_release(case: Case) -> tuple[Manifest, ...]:
+def crds_of_release(case: Case) -> tuple[Manifest, ...]:
     """The CRDs that the stack applies."""
     installed = installed_charts(case.settings)
     groups = [group for chart, group in CRD_GROUPS.items() if chart in installed]

@@ -46,6 +46,7 @@ def run(
     is_confirmed: bool,
     targets: Sequence[str] = (),
     excluded: Sequence[str] = (),
+    refreshes: bool = False,
 ) -> int:
     """Run `preview`, `up` or `destroy` on a stack in the foreground; a whole preview or up with the policy pack.
 
@@ -59,6 +60,7 @@ def run(
         is_confirmed: do not ask for confirmation.
         targets: patterns of URNs to limit the command to; empty: all.
         excluded: URNs to leave out.
+        refreshes: read first what there is: without it, an update compares with the state, and leaves what others have changed.
 
     Returns:
         pulumi's exit status.
@@ -70,6 +72,8 @@ def run(
     arguments = [find_pulumi(), command, "--cwd", str(ROOT), "--stack", environment]
     arguments += [part for target in targets for part in ("--target", target)]
     arguments += [part for urn in excluded for part in ("--exclude", urn)]
+    if refreshes:
+        arguments.append("--refresh")
     if command != "destroy" and not targets and not excluded:
         arguments += ["--policy-pack", POLICY_PACK]
     if is_confirmed and command != "preview":

@@ -21,6 +21,7 @@ from platform_charts.charts.crds import (
     check_crd_upgrade,
     check_crd_upgrades,
     not_older,
+    of_deployed_charts,
 )
 from tests.platform_charts.charts.archives import archive, crd, write_archives
 
@@ -133,6 +134,17 @@ def test_an_older_crd_does_not_take_the_place_of_a_newer_one() -> None:
     assert not_older([old], [old]) == (old,)
     assert not_older([old], []) == (old,)
     assert not_older([old], [crd("ants", RAY)]) == (old,), "something else applied it"
+
+
+def test_crds_of_a_chart_that_is_not_deployed_yet_differ_from_nothing() -> None:
+    old, new, added = (
+        annotated(crd(name, RAY), CHART_VERSION, version)
+        for name, version in (("ants", "1.5.1"), ("ants", "1.10.0"), ("bees", "1.10.0"))
+    )
+    assert of_deployed_charts([new, added], [old]) == ()
+    assert of_deployed_charts([new, added], [new]) == (new, added), "one was deleted"
+    assert of_deployed_charts([new, added], []) == (new, added), "all were"
+    assert of_deployed_charts([new, added], [crd("ants", RAY), added]) == (new, added), "one was changed by hand"
 
 
 AGE = {"name": "age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}

@@ -12,6 +12,7 @@ import pytest
 
 from infra.lifecycle.cli import main
 from infra.lifecycle.drift.account import compare_previews, undeployed
+from infra.spec.errors import ExitStatus
 from tests.infra.lifecycle.conftest import Stack
 
 PROJECT = "urn:pulumi:dev::ray-train-platform::"
@@ -77,6 +78,14 @@ def test_objects_of_the_cluster_are_left_to_the_cluster_and_a_role_beside_them_i
     assert found_by(preview(step(role, "same")), refreshed) == [("Role operator", "changed", ("tags.owner",))]
 
 
+def test_a_release_that_somebody_uninstalled_is_found() -> None:
+    """Helm's own records, by which its objects are compared with the cluster, are gone with it."""
+    release = f"{PROJECT}rtp:kubernetes:Charts$kubernetes:helm.sh/v3:Release::kueue"
+    (found,) = compare_previews(preview(step(release, "same")), preview(step(release, "create")))
+    assert (found.where, found.resource, found.kind) == ("cluster", "Release kueue", "deleted")
+    assert list(compare_previews(preview(step(release, "same")), preview(step(release, "update", "status")))) == []
+
+
 @pytest.mark.parametrize("has_drift", [True, False])
 def test_the_command_prints_nothing_but_json_for_a_schedule(
     stack: Stack,
@@ -88,13 +97,7 @@ def test_the_command_prints_nothing_but_json_for_a_schedule(
 ) -> None:
     """A tunnel says that it is open."""
     stack()
-    plain, refreshed = preview(step(GROUP, "same")), preview(step(GROUP, "update", "tags.owner"))
-    for name, document in {"plain": plain, "refreshed": refreshed if has_drift else plain}.items():
-        (tmp_path / f"{name}.json").write_text(json.dumps(document))
-    (tmp_path / "pulumi").write_text(
-        f"#!/bin/sh\ncase \"$*\" in *export*) echo '{{}}' ;; *output*) echo '{{}}' ;;\n"
-        f"*--refresh*) cat {tmp_path}/refreshed.json ;; preview*) cat {tmp_path}/plain.json ;; *) exit 9 ;; esac\n"
-    )
+    _put_pulumi(tmp_path, has_drift=has_drift)
     monkeypatch.setattr("infra.lifecycle.commands.case.connection", _talking)
     assert main(["drift", "--env", "dev", "--json"]) == (1 if has_drift else 0)
     printed = capsys.readouterr()
@@ -103,6 +106,34 @@ def test_the_command_prints_nothing_but_json_for_a_schedule(
     assert resources == ([("NodeGroup t4", "changed", ["tags.owner"])] if has_drift else [])
     assert (said["environment"], said["is_complete"], said["undeployed"]) == ("dev", True, 0)
     assert "through a tunnel" in printed.err
+
+
+@pytest.mark.parametrize("has_drift", [True, False])
+def test_what_differs_in_the_account_is_taken_back_by_an_update_that_refreshes(
+    stack: Stack, tmp_path: Path, *, has_drift: bool
+) -> None:
+    """Without a refresh, an update compares with the state, and says that nothing has changed."""
+    stack()
+    _put_pulumi(tmp_path, has_drift=has_drift)
+    assert main(["drift", "--env", "dev", "--fix", "--yes"]) == 0
+    changed = (tmp_path / "changed").read_text().split() if has_drift else []
+    assert (changed[:1], {"--refresh", "--yes"} <= {*changed}) == ((["up"], True) if has_drift else ([], False))
+
+
+@pytest.mark.parametrize("options", [["--yes"], ["--jobs", "go"], ["--fix", "--json"]])
+def test_options_that_exclude_each_other_are_refused(options: list[str]) -> None:
+    assert main(["drift", "--env", "dev", *options]) == ExitStatus.WRONG_INPUT
+
+
+def _put_pulumi(folder: Path, *, has_drift: bool) -> None:
+    plain, refreshed = preview(step(GROUP, "same")), preview(step(GROUP, "update", "tags.owner"))
+    for name, document in {"plain": plain, "refreshed": refreshed if has_drift else plain}.items():
+        (folder / f"{name}.json").write_text(json.dumps(document))
+    (folder / "pulumi").write_text(
+        f"#!/bin/sh\ncase \"$*\" in *export*) echo '{{}}' ;; *output*) echo '{{}}' ;;\n"
+        f'up*) echo "$*" > {folder}/changed ;;\n'
+        f"*--refresh*) cat {folder}/refreshed.json ;; preview*) cat {folder}/plain.json ;; *) exit 9 ;; esac\n"
+    )
 
 
 def test_a_stack_that_does_not_exist_is_named(stack: Stack, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.lifecycle.drift.cluster import compare, objects_of_state
+from infra.lifecycle.drift.cluster import compare, objects_of_state, take_back
 from infra.lifecycle.drift.difference import Difference
 from infra.lifecycle.drift.helm import installed_objects
 from infra.lifecycle.rollout.queues import hold_queues, release_queues
 from infra.spec.manifest import Manifest, api_object
 from tests.engines.kubernetes import Cluster
 from tests.engines.kubernetes_platform import Environment, in_dev
+from tests.platform_charts.charts.archives import crd
 
 
 @pytest.mark.extended
@@ -104,6 +105,57 @@ def test_a_change_of_an_object_of_a_chart_is_found_in_its_namespace_and_outside(
             changed("ConfigMap charts/settings", "data.level"),
             changed("ClusterRole drift-sample", "rules"),
         ]
+
+
+@pytest.mark.extended
+def test_changes_of_charts_objects_and_of_crds_are_taken_back(kubernetes_api: Cluster) -> None:
+    """Deleted, changed, and owned by somebody else, who forces their own value; what cannot be applied is said."""
+    labels = {"app": "operator"}
+    container = {"name": "operator", "image": "operator:1", "env": [{"name": "LEVEL", "value": "info"}]}
+    pods = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": pods}
+    operator = api_object("apps/v1", "Deployment", "operator", namespace="fixed", spec=spec)
+    settings = api_object("v1", "ConfigMap", "settings", namespace="fixed", data={"level": "info"})
+    reference = {"service": {"name": "operator", "namespace": "fixed"}}
+    hook = {
+        "name": "v.fixed.example.com",
+        "clientConfig": reference,
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    webhook = api_object(
+        "admissionregistration.k8s.io/v1",
+        "ValidatingWebhookConfiguration",
+        "fixed",
+        webhooks=[{**hook, "failurePolicy": "Fail"}],
+    )
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"size": {"type": "integer"}}}}}
+    definition = crd("ants", "fixed.example.com")
+    definition["spec"]["versions"][0]["schema"] = {"openAPIV3Schema": schema}
+    wanted = [definition, operator, settings, webhook]
+    with kubernetes_api.namespace("fixed"), kubernetes_api.applied(*wanted):
+        assert list(compare(kubernetes_api, wanted)) == []
+        theirs = {"image": "operator:theirs", "name": "operator"}
+        pods = {"metadata": {"labels": labels}, "spec": {"containers": [theirs]}}
+        kubernetes_api.apply({**operator, "spec": {**spec, "replicas": 0, "template": pods}}, manager="theirs")
+        kubernetes_api.patch(webhook, {"webhooks": [{**hook, "failurePolicy": "Ignore"}]})
+        versions = [
+            {**one, "schema": {"openAPIV3Schema": {"type": "object"}}} for one in definition["spec"]["versions"]
+        ]
+        kubernetes_api.patch(definition, {"spec": {"versions": versions}})
+        kubernetes_api.delete(settings)
+        found = {one.resource: one for one in compare(kubernetes_api, wanted)}
+        assert {one.kind for one in found.values()} == {"changed", "deleted"}
+        assert len(found) == len(wanted)
+        assert {"spec.replicas", "spec.template.spec.containers[0].image"} <= {
+            *found["Deployment fixed/operator"].paths
+        }
+        assert list(take_back(kubernetes_api, found.values())) == []
+        assert list(compare(kubernetes_api, wanted)) == []
+        immutable = {**operator, "spec": {**spec, "selector": {"matchLabels": {"app": "other"}}}}
+        odd = Difference(where="cluster", resource="Deployment fixed/operator", kind="changed", wanted=immutable)
+        (problem,) = take_back(kubernetes_api, [odd])
+        assert problem.startswith("Deployment fixed/operator: ")
 
 
 def test_the_objects_of_a_state_are_compared_without_their_secrets() -> None:
