@@ -8,6 +8,7 @@ import shutil
 import signal
 import tempfile
 import threading
+from collections.abc import Iterator
 from functools import cache
 from types import FrameType
 
@@ -113,3 +114,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     shutil.rmtree(_home, ignore_errors=True)
     if hasattr(config, "workerinput"):
         os._exit(0)
+
+
+@pytest.fixture
+def hangups() -> Iterator[None]:
+    """Tests of SIGHUP: it arrives as in a terminal, also where the suite runs under nohup."""
+    before = signal.getsignal(signal.SIGHUP)
+    if before is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)

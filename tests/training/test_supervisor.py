@@ -222,6 +222,7 @@ def test_failure_records_of_earlier_drivers_are_ignored(run: RunDirectory, super
     assert supervise(launcher) == DONE
 
 
+@pytest.mark.usefixtures("hangups")
 def test_a_signal_asks_the_ranks_to_stop(run: RunDirectory, supervise: Supervise) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
 

@@ -14,7 +14,7 @@ from infra.lifecycle.access.running import StackCluster
 from infra.lifecycle.preflight.case import Case
 from infra.lifecycle.release.registries import Registries
 from infra.lifecycle.show import print_line
-from infra.lifecycle.stack.state import check_interrupted, read_state
+from infra.lifecycle.stack.state import check_interrupted, state_of
 from infra.spec import release_rules
 from infra.spec.catalog import load_catalog
 from infra.spec.names import stack_tag
@@ -65,9 +65,8 @@ def ready_case(environment: str) -> Case:
         PlatformError: one of them does not.
     """
     case = allowed_case(environment)
-    state = read_state(environment)
-    if state is not None:
-        check_interrupted(state, environment=environment, stack_tag=stack_tag(case.settings))
+    if case.state is not None:
+        check_interrupted(state_of(case.state), environment=environment, stack_tag=stack_tag(case.settings))
     return case
 
 

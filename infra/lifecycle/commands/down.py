@@ -9,18 +9,19 @@ from infra.kube.errors import ApiError, ConnectionLostError
 from infra.lifecycle.account.aws import Clients
 from infra.lifecycle.commands.case import allowed_case, answer, connected
 from infra.lifecycle.commands.leftovers import leaks
+from infra.lifecycle.commands.recovery import recover
 from infra.lifecycle.leftovers.ownership import StackName
 from infra.lifecycle.options import DownOptions, LeaksOptions
 from infra.lifecycle.preflight.case import Case
 from infra.lifecycle.show import print_line
 from infra.lifecycle.stack import pulumi_cli
+from infra.lifecycle.stack.lock import check_unlocked
 from infra.lifecycle.stack.state import StackState, check_interrupted, check_unprotected, read_state
 from infra.lifecycle.teardown.deletion import describe
 from infra.lifecycle.teardown.destroying import Destroying
 from infra.lifecycle.teardown.giving_up import forget_cluster
 from infra.lifecycle.teardown.interfaces import delete_interfaces
 from infra.lifecycle.teardown.load_balancers import delete_exposed, find_exposed
-from infra.lifecycle.teardown.lock import check_unlocked
 from infra.lifecycle.teardown.namespaces import Within, kept_namespaces, own_namespaces
 from infra.lifecycle.teardown.volumes import delete_claims, find_claims
 from infra.lifecycle.teardown.workloads import check_served, delete_workloads, find_workloads
@@ -44,6 +45,8 @@ def down(options: DownOptions) -> int:
         check_unlocked(options.env)
     is_confirmed = _confirm(options, settings.environment.kind)
     with connected(case):
+        if settings.cluster.is_shared:  # nothing else would delete what a release has on it
+            recover(case)
         api = _empty(options, case, is_confirmed=is_confirmed or options.yes)
         status = Destroying(
             destroy=lambda is_confirmed: pulumi_cli.run("destroy", environment=options.env, is_confirmed=is_confirmed),
@@ -60,10 +63,7 @@ def _check_state(state: StackState, settings: StackSettings) -> None:
     environment = settings.environment
     # Pulumi repeats interrupted deletions by itself; of a test cluster, `make reap` finds what a state has forgotten.
     if environment.kind is not EnvironmentKind.TEST:
-        created = tuple(one for one in state.interrupted if one.operation in {"creating", "importing"})
-        check_interrupted(
-            state._replace(interrupted=created), environment=environment.name, stack_tag=stack_tag(settings)
-        )
+        check_interrupted(state, environment=environment.name, stack_tag=stack_tag(settings))
     check_unprotected(
         state,
         environment=environment.name,

@@ -20,7 +20,6 @@ from infra.lifecycle.preflight.case import Case
 from infra.lifecycle.preflight.checks import crds_of_release
 from infra.lifecycle.show import print_line
 from infra.lifecycle.stack import pulumi_cli
-from infra.lifecycle.stack.state import export_state
 from infra.spec.errors import ExitStatus, PlatformError, RefusedError, SettingsError
 from infra.spec.manifest import Manifest
 from platform_charts.charts.crds import of_deployed_charts
@@ -63,7 +62,7 @@ def drift(options: DriftOptions) -> int:
             "--json is for a schedule, which nobody watches: it takes nothing back", remedy="leave JSON or FIX out"
         )
     case = ready_case(options.env)
-    state = export_state(options.env)
+    state = case.state or {}
     with connected(case, say=_say_beside_json if options.json else print_line):
         plain = pulumi_cli.preview_document(options.env)
         refreshed = pulumi_cli.preview_document(options.env, refreshes=True)

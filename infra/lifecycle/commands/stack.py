@@ -12,6 +12,7 @@ from infra.lifecycle.access.running import StackCluster
 from infra.lifecycle.access.tunnel import open_tunnel
 from infra.lifecycle.commands.case import answer, case_of, connected, ready_case
 from infra.lifecycle.commands.own_images import OwnImages
+from infra.lifecycle.commands.recovery import recover
 from infra.lifecycle.options import (
     ChangeOptions,
     DriftOptions,
@@ -69,6 +70,7 @@ def up(options: UpOptions) -> int:
     case = ready_case(options.env)
     with connected(case):
         _check(case)
+        recover(case)
 
     def pulumi(*targets: str) -> int:
         return pulumi_cli.run("up", environment=options.env, is_confirmed=options.yes, targets=targets)
@@ -88,6 +90,7 @@ def up(options: UpOptions) -> int:
 def take_back(options: DriftOptions, case: Case) -> int:
     """Run the preflight, then an update that first reads what there is; returns pulumi's exit status."""
     _check(case)
+    recover(case)
     pulumi = partial(pulumi_cli.run, "up", environment=options.env, is_confirmed=options.yes, refreshes=True)
     return update(options, case, pulumi, refreshes=True)
 

@@ -11,6 +11,7 @@ from packaging.version import Version
 
 from infra.kube.api import KubernetesApi
 from infra.lifecycle.commands.case import answer, connected, ready_case
+from infra.lifecycle.commands.recovery import recover
 from infra.lifecycle.disposable.conformance import run_conformance
 from infra.lifecycle.options import UpgradeOptions
 from infra.lifecycle.preflight import checks
@@ -44,6 +45,8 @@ def upgrade(options: UpgradeOptions) -> int:
     deployed = outputs_of_stack(options.env)
     with connected(case):
         api = _connect(options.env, case)
+        if not options.plan:
+            recover(case)
         _check_direction(options, case, deployed, running=running_minor(api))
         for line in _changes(deployed, case.release):
             print_line(line)

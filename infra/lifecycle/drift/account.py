@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from infra.lifecycle.drift.difference import Difference, Where
+from infra.policy.tokens import HELM_RELEASE
 
 _SAME = frozenset({"same", "read", "refresh"})
-_RELEASE = "kubernetes:helm.sh/v3:Release"
 _UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 """Stands in a preview for a value that is not known yet (pulumi, sdk/go/common/resource/plugin, `UnknownStringValue`)."""
 
@@ -41,11 +41,11 @@ def compare_previews(plain: Mapping[str, Any], refreshed: Mapping[str, Any]) -> 
     for urn, found in _changes(refreshed).items():
         before, type_ = expected.get(urn), _type_of(urn)
         # Kubernetes objects are compared with the cluster itself, and those of a release unless it is gone.
-        if type_.startswith("kubernetes:") and not (type_ == _RELEASE and found.is_new):
+        if type_.startswith("kubernetes:") and not (type_ == HELM_RELEASE and found.is_new):
             continue
         if found.is_new:
             if before is None or not before.is_new:
-                where: Where = "cluster" if type_ == _RELEASE else "account"
+                where: Where = "cluster" if type_ == HELM_RELEASE else "account"
                 yield Difference(where=where, resource=_name(urn), kind="deleted")
             continue
         paths = found.paths if before is None else found.paths - before.paths

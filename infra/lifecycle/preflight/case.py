@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from http import HTTPStatus
-from typing import Protocol
+from typing import Any, Protocol
 
 from infra.kube.api import KubernetesApi
 from infra.kube.connection import connect_to
@@ -21,6 +21,7 @@ from infra.lifecycle.existing.place import Place, read_place
 from infra.lifecycle.existing.vpc import Vpc, read_vpc
 from infra.lifecycle.preflight.answer import Answer
 from infra.lifecycle.stack.stage import AccountState, read_account
+from infra.lifecycle.stack.state import export_state
 from infra.spec import release_rules
 from infra.spec.catalog import Catalog
 from infra.spec.errors import RefusedError
@@ -29,6 +30,7 @@ from infra.spec.names import CLUSTER_ADMIN, cluster_name, stack_tag
 from infra.spec.outputs import ClusterOutput
 from infra.spec.release import ReleaseManifest
 from infra.spec.settings import StackSettings
+from infra.spec.stack_outputs import NoStackError
 from platform_charts.charts.crds import CrdSource
 
 
@@ -76,6 +78,18 @@ class Case:
             RefusedError: there are no valid credentials.
         """
         return caller_of(self.session)
+
+    @cached_property
+    def state(self) -> Mapping[str, Any] | None:
+        """The exported state of the stack; None if there is no stack.
+
+        Raises:
+            PlatformError: pulumi failed; carries its message.
+        """
+        try:
+            return export_state(self.settings.environment.name)
+        except NoStackError:
+            return None
 
     @cached_property
     def account(self) -> AccountState:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -42,6 +43,9 @@ class Interrupted(NamedTuple):
     provider: str
     inputs: Mapping[str, Any]
 
+    def __str__(self) -> str:
+        return f"{self.operation} {self.type} {self.name}"
+
     @property
     def name(self) -> str:
         """Logical name of the resource."""
@@ -51,6 +55,14 @@ class Interrupted(NamedTuple):
     def id(self) -> str:
         """The ID that a created resource has; `ID` if AWS invents it."""
         return _IDS.get(self.type, "ID").format(**self.inputs)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether there may be a resource that the state lacks and an update creates a second time.
+
+        An update adopts objects of the cluster that exist, and repeats what was changed or deleted.
+        """
+        return self.operation in {"creating", "importing"} and not self.type.startswith("kubernetes:")
 
 
 class StackState(NamedTuple):
@@ -90,9 +102,13 @@ def read_state(environment: str) -> StackState | None:
         PlatformError: pulumi failed; carries its message.
     """
     try:
-        exported = export_state(environment)
+        return state_of(export_state(environment))
     except NoStackError:
         return None
+
+
+def state_of(exported: Mapping[str, Any]) -> StackState:
+    """What an exported state says."""
     resources, deployment = resources_in(exported), exported.get("deployment") or {}
     return StackState(
         interrupted=tuple(_interrupted(one) for one in deployment.get("pending_operations") or ()),
@@ -101,8 +117,29 @@ def read_state(environment: str) -> StackState | None:
     )
 
 
+def forget_interrupted(environment: str, exported: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Remove interrupted operations from the state, once nothing is lost with them; returns the state without them.
+
+    A refresh with `--clear-pending-creates` does so as well, and reads every resource of the stack.
+
+    Args:
+        environment: name of the environment and the stack.
+        exported: its state.
+
+    Raises:
+        PlatformError: pulumi failed, e.g. because the stack is locked; carries its message.
+    """
+    deployment = {key: value for key, value in exported["deployment"].items() if key != "pending_operations"}
+    left = {**exported, "deployment": deployment}
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:  # readable by nobody else
+        json.dump(left, file)
+        file.flush()
+        ask_pulumi(environment, "stack", "import", "--file", file.name)
+    return left
+
+
 def check_interrupted(state: StackState, *, environment: str, stack_tag: str) -> None:
-    """Refuse a stack whose last change was interrupted: Pulumi would create again what AWS may have created already.
+    """Refuse a stack where an interrupted change may have lost a resource: Pulumi would create it again.
 
     Args:
         state: the stack's state.
@@ -112,8 +149,9 @@ def check_interrupted(state: StackState, *, environment: str, stack_tag: str) ->
     Raises:
         RefusedError: lists every operation, with the command that resolves it.
     """
-    if state.interrupted:
-        lines = "".join(f"\n  {line}" for one in state.interrupted for line in _explain(one, environment))
+    lost = [one for one in state.interrupted if one.is_lost]
+    if lost:
+        lines = "".join(f"\n  {line}" for one in lost for line in _explain(one, environment))
         raise RefusedError(
             f"the last change of stack {environment} was interrupted, and it is unknown whether AWS finished:{lines}",
             remedy="if that pulumi was killed, then in this order:\n"
@@ -160,11 +198,9 @@ def _interrupted(operation: Mapping[str, Any]) -> Interrupted:
 
 
 def _explain(one: Interrupted, environment: str) -> Iterator[str]:
-    yield f"{one.operation} {one.type} {one.name}"
-    # Kubernetes' provider adopts an object that exists (`upsert_existing_objects`); a refresh reads what was changed or deleted.
+    yield str(one)
     # `pulumi refresh --import-pending-creates` loses the resource: as of 3.260 it drops the operation and imports nothing.
-    if one.operation == "creating" and not one.type.startswith("kubernetes:"):
-        yield (
-            f"    if it exists: pulumi import {one.type} {one.name} {one.id} -s {environment} --parent 'parent={one.parent}' "
-            f"--provider 'provider={one.provider}' --protect=false --generate-code=false"
-        )
+    yield (
+        f"    if it exists: pulumi import {one.type} {one.name} {one.id} -s {environment} --parent 'parent={one.parent}' "
+        f"--provider 'provider={one.provider}' --protect=false --generate-code=false"
+    )

@@ -51,6 +51,7 @@ def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stack:
         program.write_text(
             f"#!/bin/sh\ncase $2 in\nexport) cat {tmp_path}/state.json ;;\noutput) echo '{{}}' ;;\n"
             f'init) echo "error: {init}" >&2; exit 255 ;;\n'
+            f'import) cp $4 {tmp_path}/imported.json; echo "$1" >> {tmp_path}/ran ;;\n'
             f"*) echo \"$1\" >> {tmp_path}/ran; echo 'progress'; {says or 'exit 0'} ;;\nesac\n"
         )
         program.chmod(0o755)

@@ -56,6 +56,7 @@ def test_a_closed_terminal_interrupts_a_block_unless_nohup_has_started_the_proce
     assert received == [signal.SIGTERM]
 
 
+@pytest.mark.usefixtures("hangups")
 @pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_signal_asks_and_the_second_interrupts(second: signal.Signals) -> None:
     asked: list[signal.Signals] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,6 @@ def test_an_interrupted_update(stack: Stack, ran: Callable[[], list[str]], capsy
             pending("creating", GROUP, clusterName="rtp-dev", nodeGroupName="t4-1a2b3c4"),
             pending("creating", ROUTE),
             pending("creating", QUEUE),
-            pending("deleting", GROUP),
         ]
     )
     assert main(["preview", "--env", "dev"]) == 3
@@ -44,9 +44,27 @@ def test_an_interrupted_update(stack: Stack, ran: Callable[[], list[str]], capsy
     assert "creating aws:eks/nodeGroup:NodeGroup t4\n      if it exists: pulumi import aws:eks/nodeGroup:NodeG" in said
     assert f" t4 rtp-dev:t4-1a2b3c4 {ends}" in said
     assert f"pulumi import aws:ec2/natGateway:NatGateway us-east-1a ID {ends}" in said
-    assert "LocalQueue q\n  deleting aws:eks/nodeGroup:NodeGroup t4\n" in said
+    assert "LocalQueue" not in said
     assert said.index("pulumi cancel -s dev") < said.index("pulumi refresh -s dev --clear-pending-creates")
     assert "Key=stack,Values=ray-train-platform/dev" in said
+    assert ran() == []
+
+
+def test_an_update_repeats_what_nothing_is_lost_with(
+    stack: Stack, ran: Callable[[], list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stack(operations=[pending("creating", QUEUE), pending("updating", GROUP), pending("deleting", GROUP)])
+    assert main(["preview", "--env", "dev"]) == 0
+    assert main(["up", "--env", "dev", "--yes"]) == 0
+    assert ran() == ["preview", "stack", "up"]
+    assert "pending_operations" not in json.loads((tmp_path / "imported.json").read_text())["deployment"]
+    assert "updating aws:eks/nodeGroup:NodeGroup t4: the update repeats it" in capsys.readouterr().out
+
+
+def test_of_a_locked_stack_no_operation_is_forgotten(stack: Stack, ran: Callable[[], list[str]]) -> None:
+    """They may be those of the update that holds the lock."""
+    stack(operations=[pending("creating", QUEUE)], init="could not create stack: the stack is currently locked")
+    assert main(["up", "--env", "dev", "--yes"]) == 3
     assert ran() == []
 
 
@@ -69,6 +87,7 @@ def test_a_lock_is_explained_after_pulumis_own_message(stack: Stack, capfd: pyte
         assert (said.out, said.err) == ("progress\n", f"{message}\n")
 
 
+@pytest.mark.usefixtures("hangups")
 def test_a_signal_ends_a_command_only_after_pulumi_has_ended(stack: Stack, tmp_path: Path) -> None:
     for number in ("INT", "TERM", "HUP"):
         ended = tmp_path / f"ended-{number}"

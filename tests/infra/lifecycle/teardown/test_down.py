@@ -112,6 +112,7 @@ def test_the_cluster_is_emptied_in_order_before_the_stack(down: Down) -> None:
 
 def test_of_an_existing_cluster_only_the_stacks_namespaces_are_emptied(down: Down) -> None:
     down.patch.setattr("infra.lifecycle.commands.case.load_environment", lambda _: settings_of("existing-cluster"))
+    down.patch.setattr(f"{HERE}.recover", lambda _case: down.deleted.append("recovery"))
     down.patch.setattr(f"{HERE}.own_namespaces", lambda _api: frozenset({"research"}))
     down.stack(resources=[KEY])
     assert down("--yes", env="existing-cluster") == 3
@@ -121,6 +122,7 @@ def test_of_an_existing_cluster_only_the_stacks_namespaces_are_emptied(down: Dow
     assert (down.deleted, down.ran()) == ([], [])
     down.stack()
     assert down("--yes", env="existing-cluster") == 0
+    assert down.deleted[0] == "recovery", "nothing else deletes what an interrupted release has on such a cluster"
     assert down.limits == 3 * [frozenset({"research"})]
     assert down.ran() == ["destroy"]
 
@@ -136,7 +138,7 @@ def test_a_protected_and_a_locked_stack_keep_their_jobs(down: Down) -> None:
     down.stack(init="could not create stack: the stack is currently locked by 1 lock(s).\n  s3://…: created by me@here")
     assert down("--yes") == 3
     said = down.said()
-    assert "deleted: stack dev is locked by another pulumi, which runs or was killed: s3://…: created" in said
+    assert "changed: stack dev is locked by another pulumi, which runs or was killed: s3://…: created" in said
     assert "`pulumi cancel -s dev`" in said
     assert (down.deleted, down.ran()) == ([], [])
 

@@ -1,4 +1,4 @@
-"""Whether another pulumi holds the lock of a stack, asked before anything is deleted from its cluster."""
+"""Whether another pulumi holds the lock of a stack, asked before its cluster or its state is changed."""
 
 from __future__ import annotations
 
@@ -40,6 +40,6 @@ def check_unlocked(environment: str) -> None:
     if _LOCKED in asked.stderr:
         holder = asked.stderr.strip().splitlines()[-1].strip()
         raise RefusedError(
-            f"nothing was deleted: stack {environment} is locked by another pulumi, which runs or was killed: {holder}",
+            f"nothing was changed: stack {environment} is locked by another pulumi, which runs or was killed: {holder}",
             remedy=f"wait until it ends. If it was killed: `pulumi cancel -s {environment}`, then repeat the command",
         )

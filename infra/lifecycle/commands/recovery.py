@@ -1,0 +1,66 @@
+"""Before a stack is changed: make good what an update that was killed has left in its state and in Helm's records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from infra.kube.api import KubernetesApi
+from infra.lifecycle.preflight.case import Case
+from infra.lifecycle.show import print_line
+from infra.lifecycle.stack.lock import check_unlocked
+from infra.lifecycle.stack.releases import apply_repair, find_repairs
+from infra.lifecycle.stack.state import forget_interrupted, resources_in, state_of
+from infra.policy.tokens import CLUSTER
+from infra.spec.outputs import ClusterOutput
+from platform_charts.charts.installs import chart_installs
+from platform_charts.objects.namespaces import kubernetes_minor
+
+
+def recover(case: Case) -> None:
+    """Forget interrupted operations with which nothing is lost, and make Helm's records and the state agree.
+
+    Args:
+        case: the environment, whose cluster can be reached if there is one.
+
+    Raises:
+        RefusedError: another pulumi runs, or was killed and holds the lock.
+        PlatformError: pulumi or the API server failed; carries its message.
+    """
+    if case.state is None:
+        return
+    name, state = case.settings.environment.name, case.state
+    interrupted, api = state_of(state).interrupted, _api(case, state)
+    repairs = [] if api is None else list(find_repairs(api, state, _releases(case)))
+    if not interrupted and not repairs:
+        return
+    check_unlocked(name)
+    print_line("the last update was interrupted; what it left is made good first:")
+    for one in interrupted:
+        print_line(f"  {one}: the update repeats it")
+    if interrupted:
+        state = forget_interrupted(name, state)
+    for repair in repairs:
+        assert api is not None, "they come from it"
+        print_line(f"  {repair}")
+        apply_repair(api, state, repair, environment=name)
+
+
+def _api(case: Case, state: Mapping[str, Any]) -> KubernetesApi | None:
+    """The API server also of a first update that was killed: the stack has its outputs only at the end of one."""
+    known = case.cluster.api() or case.existing_api
+    found = next((one["outputs"] for one in resources_in(state) if one["type"] == CLUSTER and one.get("outputs")), None)
+    if known is not None or found is None:
+        return known
+    authority = found["certificateAuthority"]["data"]
+    minor = kubernetes_minor(case.settings, case.release)
+    cluster = ClusterOutput(
+        name=found["name"], endpoint=found["endpoint"], certificate_authority=authority, kubernetes=minor
+    )
+    return case.connect(cluster, region=case.settings.aws.region)
+
+
+def _releases(case: Case) -> list[tuple[str, str]]:
+    """Namespace and name of each release of the program."""
+    installs = chart_installs(case.settings, case.release, case.catalog, registry="", alert_topic="")
+    return [(one.namespace, one.name) for one in installs.values()]
