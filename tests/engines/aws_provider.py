@@ -172,6 +172,7 @@ class AwsProvider(provider_pb2_grpc.ResourceProviderServicer):
         id_ = new_id(kind, _name(request.urn), inputs)
         with self._lock:
             self.calls.append(("create", request.urn))
+            self.outside.pop(request.urn, None)
             taken = self._names.setdefault((kind, id_), request.urn) if kind in NAME_INPUTS else request.urn
         if taken != request.urn:
             context.abort(grpc.StatusCode.ALREADY_EXISTS, f"{kind} {id_} exists: {taken}")
@@ -211,6 +212,7 @@ class AwsProvider(provider_pb2_grpc.ResourceProviderServicer):
         self._refuse("update", kind, request.id, context)
         with self._lock:
             self.calls.append(("update", request.urn))
+            self.outside.pop(request.urn, None)
         new = {**old, **_plain(request.news)}
         if "latestVersion" in old:
             new["latestVersion"] = old["latestVersion"] + 1

@@ -72,4 +72,4 @@ def chart_archives() -> Mapping[str, bytes]:
     found = {name: archive_path(name, chart) for name, chart in release.charts.items()}
     if all(path.is_file() for path in found.values()):
         return {name: path.read_bytes() for name, path in found.items()}
-    return charts(release)
+    return charts(release, take_time=True)

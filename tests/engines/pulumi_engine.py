@@ -129,7 +129,7 @@ def engine(folder: Path, settings: StackSettings, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(ServiceQuotasBackend, "get_service_quota", _sufficient)
     monkeypatch.setitem(eks_urls.url_paths, "{0}/addons/supported-versions$", _addon_versions)
     archives = chart_archives()
-    has_real_charts = archives != charts(load_release())
+    has_real_charts = archives != charts(load_release(), take_time=True)
     with ExitStack() as stack:
         stack.enter_context(filled())
         crds = () if has_real_charts else map(_of_charts, copied_crds(engine_environment()))

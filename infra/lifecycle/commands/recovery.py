@@ -8,6 +8,7 @@ from typing import Any
 from infra.kube.api import KubernetesApi
 from infra.lifecycle.preflight.case import Case
 from infra.lifecycle.show import print_line
+from infra.lifecycle.stack import pulumi_cli
 from infra.lifecycle.stack.lock import check_unlocked
 from infra.lifecycle.stack.releases import apply_repair, find_repairs
 from infra.lifecycle.stack.state import forget_interrupted, resources_in, state_of
@@ -35,6 +36,7 @@ def recover(case: Case) -> None:
     if not interrupted and not repairs:
         return
     check_unlocked(name)
+    pulumi_cli.end_orphans()
     print_line("the last update was interrupted; what it left is made good first:")
     for one in interrupted:
         print_line(f"  {one}: the update repeats it")
@@ -62,5 +64,5 @@ def _api(case: Case, state: Mapping[str, Any]) -> KubernetesApi | None:
 
 def _releases(case: Case) -> list[tuple[str, str]]:
     """Namespace and name of each release of the program."""
-    installs = chart_installs(case.settings, case.release, case.catalog, registry="", alert_topic="")
+    installs = chart_installs(case.settings, case.release, case.catalog, registry="any", alert_topic="")
     return [(one.namespace, one.name) for one in installs.values()]

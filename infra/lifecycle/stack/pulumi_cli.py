@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import PurePath
 from typing import Any
 
 from infra.spec.errors import PlatformError, RefusedError
@@ -96,3 +100,31 @@ def run(
             remedy=f"wait until it ends. If it was killed: `pulumi cancel -s {environment}`, then repeat the command",
         )
     return pulumi.returncode
+
+
+def end_orphans() -> int:
+    """End the Kubernetes providers on this machine whose engine was killed; returns how many there were.
+
+    They go on for up to five minutes (pulumi, sdk/go/pulumi-language-*, `Healthcheck`), and one whose installation then fails uninstalls
+    the release, also if an update has taken it over meanwhile.
+    """
+    listed = subprocess.run(
+        ["ps", "-axww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=False
+    ).stdout
+    found = list(_orphans(listed))
+    for process in found:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(process, signal.SIGKILL)
+    return len(found)
+
+
+def _orphans(listed: str) -> Iterator[int]:
+    """Processes among the lines of ID, parent and arguments; one that a person debugs has no engine's address."""
+    rows = {
+        int(process): (int(parent), words) for process, parent, *words in map(str.split, listed.splitlines()) if words
+    }
+    programs = {process: PurePath(words[0]).name for process, (_, words) in rows.items()}
+    for process, (parent, words) in rows.items():
+        is_of_engine = programs[process] == "pulumi-resource-kubernetes" and re.fullmatch(r"[\d.]+:\d+", words[-1])
+        if is_of_engine and programs.get(parent) != "pulumi":
+            yield process

@@ -6,18 +6,24 @@ import os
 import re
 import shlex
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from infra.kube.connection import connect_with
 from tests.engines.pulumi_engine import Engine, engine
 from tests.infra.aws.graphs import settings_of
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = pytest.mark.timeout(5400)
 
 UP = ("up", "--env", "dev", "--yes")
+KILLS = 30
 _SECONDS = 300.0
+_EARLIEST, _LATEST = 8.0, 60.0
+"""Seconds after which an update is killed: an installation takes a minute."""
 
 
 @pytest.fixture
@@ -84,3 +90,54 @@ def _commands(stack: Engine, refusal: str) -> list[list[str]]:
             found.append([*words[:3], stack.provider.ids[urn] if words[3] == "ID" else words[3], *words[4:]])
     cancel, refresh = (shlex.split(line) for line in lines if not line.startswith("import"))
     return [cancel, *found, refresh]
+
+
+def test_an_update_that_is_killed_at_any_moment_is_finished_by_make_up(stack: Engine, tmp_path: Path) -> None:
+    """Installations and upgrades of charts whose hooks and pods take their time, and everything before and after them."""
+    moments, kills, rounds = Random(0), 0, 0
+    settings = stack.checkout.root / "infra/environments/dev.yaml"
+    plain = settings.read_text()
+    while kills < KILLS:
+        with stack.started(*UP, output=tmp_path / "output") as up:
+            try:
+                status = up.wait(moments.uniform(_EARLIEST, _LATEST))
+            except subprocess.TimeoutExpired:
+                os.killpg(up.pid, signal.SIGKILL)
+                up.wait()
+                kills += 1
+                stack.pulumi("cancel", "--yes", "--stack", "dev")
+                continue
+        said = (tmp_path / "output").read_text()
+        if status == 0:
+            rounds += 1
+            # Every chart has images.
+            settings.write_text(f"{plain}\nmirrors: {{ images: mirror-{rounds}.example.com }}\n")
+        else:
+            assert status == 3, said
+            for command in _commands(stack, said):
+                done = stack.pulumi(*command, "--yes")
+                assert done.returncode == 0, f"{command}\n{done.stdout}"
+    _finish(stack)
+    twice = [urn for urn in stack.provider.ids if (made := _balance(stack, urn)) != 1 and made]
+    assert twice == []
+    preview = stack.pulumi("preview", "--stack", "dev", "--expect-no-changes")
+    assert preview.returncode == 0, preview.stdout
+    api = connect_with(next(tmp_path.rglob("kubeconfig*")))
+    unfinished = api.items("v1", "Secret", labels="owner=helm,status notin (deployed,superseded)")
+    assert [one["metadata"]["name"] for one in unfinished] == []
+
+
+def _finish(stack: Engine) -> None:
+    """`make up` without a kill, once what a refusal names is done."""
+    last = stack.lifecycle(*UP)
+    if last.returncode == 3:
+        for command in _commands(stack, last.stdout):
+            stack.pulumi(*command, "--yes")
+        last = stack.lifecycle(*UP)
+    assert last.returncode == 0, last.stdout
+
+
+def _balance(stack: Engine, urn: str) -> int:
+    """How often a resource was created, less how often it was deleted."""
+    calls = [call for call, one in stack.provider.calls if one == urn]
+    return calls.count("create") - calls.count("delete")

@@ -165,23 +165,40 @@ def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
         yield made
 
 
-def test_planted_drift_is_found_and_a_silent_cluster_is_given_up(stack: Engine, tmp_path: Path) -> None:
+def test_planted_drift_is_found_and_taken_back_and_a_silent_cluster_is_given_up(stack: Engine, tmp_path: Path) -> None:
     none = stack.lifecycle("drift", "--env", "dev", "--json")
     assert (none.returncode, json.loads(none.stdout)["differences"]) == (0, []), none.stdout
     ends = "s3/bucket:Bucket::checkpoints", "cloudwatch/logGroup:LogGroup::cluster"
     [bucket], [group] = ([urn for urn in stack.provider.ids if urn.endswith(end)] for end in ends)
-    stack.provider.outside = {bucket: {"tags": {"owner": "somebody"}}, group: None}
+    rule = next(urn for urn in stack.provider.ids if ":SecurityGroupIngressRule::" in urn)
+    stack.provider.outside = {bucket: {"tags": {"owner": "somebody"}}, group: None, rule: None}
     api = connect_with(next(tmp_path.rglob("kubeconfig*")))
     api.patch(QUEUE, {"spec": {"queueingStrategy": "StrictFIFO"}})
+    policy = next(one for one in api.items("networking.k8s.io/v1", "NetworkPolicy", namespace="research"))
+    api.delete(policy)
+    deployment = next(iter(api.items("apps/v1", "Deployment", labels="app.kubernetes.io/managed-by=Helm")))
+    (container, *_) = deployment["spec"]["template"]["spec"]["containers"]
+    pods = {"spec": {"containers": [{"name": container["name"], "image": "theirs:1"}]}}
+    identity = {key: deployment["metadata"][key] for key in ("name", "namespace")}
+    theirs = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": identity, "spec": {"template": pods}}
+    api.apply(theirs, manager="theirs")
     found = stack.lifecycle("drift", "--env", "dev", "--json")
     assert (found.returncode, found.stdout[:1]) == (1, "{"), found.stdout
     differences = {(one["resource"], one["kind"]) for one in json.loads(found.stdout)["differences"]}
     assert differences == {
         ("Bucket checkpoints", "changed"),
         ("LogGroup cluster", "deleted"),
+        (f"SecurityGroupIngressRule {rule.rpartition(':')[2]}", "deleted"),
         ("ClusterQueue research", "changed"),
+        (f"NetworkPolicy research/{policy['metadata']['name']}", "deleted"),
+        (f"Deployment {identity['namespace']}/{identity['name']}", "changed"),
     }
-    stack.provider.outside = {}
+    plain = stack.lifecycle("up", "--env", "dev", "--yes")
+    assert (plain.returncode, len(stack.provider.outside)) == (0, 3), "an update compares with the state"
+    fixed = stack.lifecycle("drift", "--env", "dev", "--fix", "--yes")
+    assert (fixed.returncode, stack.provider.outside) == (0, {}), fixed.stdout
+    again = stack.lifecycle("drift", "--env", "dev", "--json")
+    assert (again.returncode, json.loads(again.stdout)["differences"]) == (0, []), again.stdout
     stack.api_server.cut()
     unanswered = stack.lifecycle("drift", "--env", "dev", "--json")
     assert unanswered.returncode != 0, unanswered.stdout

@@ -22,6 +22,37 @@ data: { values: {{ .Values | toJson | quote }} }
 """
 
 
+_TAKES_TIME = """apiVersion: batch/v1
+kind: Job
+metadata:
+  name: "{{ .Release.Name }}-hook"
+  annotations: { helm.sh/hook: "pre-install,pre-upgrade", helm.sh/hook-delete-policy: before-hook-creation }
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      securityContext: { runAsNonRoot: true, runAsUser: 1000, seccompProfile: { type: RuntimeDefault } }
+      containers:
+        - name: hook
+          image: hook:1
+          securityContext: { allowPrivilegeEscalation: false, capabilities: { drop: [ALL] } }
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: { name: "{{ .Release.Name }}-sample", labels: { app.kubernetes.io/managed-by: Helm } }
+spec:
+  selector: { matchLabels: { sample: "{{ .Release.Name }}" } }
+  template:
+    metadata: { labels: { sample: "{{ .Release.Name }}" } }
+    spec:
+      securityContext: { runAsNonRoot: true, runAsUser: 1000, seccompProfile: { type: RuntimeDefault } }
+      containers:
+        - name: sample
+          image: sample:1
+          securityContext: { allowPrivilegeEscalation: false, capabilities: { drop: [ALL] } }
+"""
+
+
 def crd(plural: str, group: str, **changes: object) -> Manifest:
     """A CRD with the version v1; `changes` replace fields of its spec."""
     version = {
@@ -59,10 +90,15 @@ def archive(files: Mapping[str, str]) -> bytes:
     return buffer.getvalue()
 
 
-def chart(name: str, version: str) -> bytes:
-    """A chart with its values in a ConfigMap, and CRDs where the real chart has them."""
+def chart(name: str, version: str, *, takes_time: bool = False) -> bytes:
+    """A chart with its values in a ConfigMap, and CRDs where the real chart has them.
+
+    One that takes time has a hook and a Deployment, for which Helm waits.
+    """
     head = {"apiVersion": "v2", "name": name, "version": version.removeprefix("v")}
     files = {f"{name}/Chart.yaml": yaml.safe_dump(head), f"{name}/templates/values.yaml": _CONFIG_MAP}
+    if takes_time:
+        files[f"{name}/templates/time.yaml"] = _TAKES_TIME
     if name in CRD_GROUPS:
         folder = name
         if name == "kube-prometheus-stack":
@@ -72,9 +108,9 @@ def chart(name: str, version: str) -> bytes:
     return archive(files)
 
 
-def charts(release: ReleaseManifest) -> dict[str, bytes]:
+def charts(release: ReleaseManifest, *, take_time: bool = False) -> dict[str, bytes]:
     """A fake chart for every chart of the release, by name."""
-    return {name: chart(name, str(one.version)) for name, one in release.charts.items()}
+    return {name: chart(name, str(one.version), takes_time=take_time) for name, one in release.charts.items()}
 
 
 def write_archives(release: ReleaseManifest, folder: Path) -> ReleaseManifest:

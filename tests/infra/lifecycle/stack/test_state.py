@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from infra.lifecycle.cli import main
@@ -20,6 +23,12 @@ ROUTE = "urn:pulumi:dev::ray-train-platform::rtp:aws:Network$aws:ec2/natGateway:
 QUEUE = "urn:pulumi:dev::ray-train-platform::rtp:kubernetes:Objects$kubernetes:kueue.x-k8s.io/v1beta2:LocalQueue::q"
 PARENT = "urn:pulumi:dev::ray-train-platform::rtp:aws:NodeGroup::t4"
 PROVIDER = "urn:pulumi:dev::ray-train-platform::pulumi:providers:aws::aws"
+
+_ORPHAN = """
+import subprocess
+provider = ["pulumi-resource-kubernetes", "-f", "/dev/null", "127.0.0.1:1"]
+print(subprocess.Popen(provider, executable="/usr/bin/tail", stdout=-3, stderr=-3).pid)
+"""
 
 
 def pending(operation: str, urn: str, **inputs: str) -> dict[str, Any]:
@@ -66,6 +75,16 @@ def test_of_a_locked_stack_no_operation_is_forgotten(stack: Stack, ran: Callable
     stack(operations=[pending("creating", QUEUE)], init="could not create stack: the stack is currently locked")
     assert main(["up", "--env", "dev", "--yes"]) == 3
     assert ran() == []
+
+
+def test_a_provider_whose_engine_was_killed_is_ended() -> None:
+    """It would go on installing a chart beside the next update."""
+    with subprocess.Popen([sys.executable, "-c", _ORPHAN], stdout=subprocess.PIPE, text=True) as engine:
+        assert engine.stdout is not None
+        orphan = psutil.Process(int(engine.stdout.read()))
+    assert pulumi_cli.end_orphans() >= 1
+    psutil.wait_procs([orphan], timeout=10)
+    assert not orphan.is_running() or orphan.status() == psutil.STATUS_ZOMBIE
 
 
 def test_an_environment_without_a_stack_has_no_state(stack: Stack, tmp_path: Path) -> None:
