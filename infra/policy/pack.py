@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from pulumi_policy import (
     EnforcementLevel,
@@ -47,35 +47,38 @@ _UNKNOWNS = frozenset(
 
 def serve() -> None:
     """Serve the pack until the engine shuts it down."""
-    PolicyPack(NAME, [to_policy(rule) for rule in RULES], enforcement_level=EnforcementLevel.MANDATORY)
+    PolicyPack(NAME, POLICIES, enforcement_level=EnforcementLevel.MANDATORY)
 
 
-def to_policy(rule: Rule) -> Policy:
-    """The rule as a CrossGuard policy."""
-    level = EnforcementLevel(rule.enforcement)
-    if isinstance(rule, ResourceRule):
-        return ResourceValidationPolicy(
-            rule.name, rule.description, _resource_check(rule), level, remediation_steps=rule.remedy
-        )
-    return StackValidationPolicy(rule.name, rule.description, _stack_check(rule), level, remediation_steps=rule.remedy)
+def _check_resource(args: ResourceValidationArgs, report: ReportViolation) -> None:
+    rules = [rule for rule in RULES if isinstance(rule, ResourceRule) and rule.applies_to(args.resource_type)]
+    resource = _to_resource(args) if rules else None
+    for rule in rules:
+        assert resource is not None, "there are rules"
+        for message in rule.check(resource):
+            report(_text(rule, resource, message), args.urn)
 
 
-def _resource_check(rule: ResourceRule) -> Callable[[ResourceValidationArgs, ReportViolation], None]:
-    def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
-        if rule.applies_to(args.resource_type):
-            for message in rule.check(_to_resource(args)):
-                report(f"{args.name}: {message}\nremedy: {rule.remedy}", args.urn)
+def _check_stack(args: StackValidationArgs, report: ReportViolation) -> None:
+    graph = Graph(map(_to_resource, args.resources))
+    for rule in RULES:
+        if isinstance(rule, StackRule):
+            for resource, message in rule.check(graph):
+                report(_text(rule, resource, message), resource.urn if resource else None)
 
-    return validate
+
+def _text(rule: Rule, resource: Resource | None, message: str) -> str:
+    where = f"{resource.name}: " if resource else ""
+    return f"{rule.name}: {where}{message}\nremedy: {rule.remedy}"
 
 
-def _stack_check(rule: StackRule) -> Callable[[StackValidationArgs, ReportViolation], None]:
-    def validate(args: StackValidationArgs, report: ReportViolation) -> None:
-        for resource, message in rule.check(Graph(_to_resource(one) for one in args.resources)):
-            where = f"{resource.name}: " if resource else ""
-            report(f"{where}{message}\nremedy: {rule.remedy}", resource.urn if resource else None)
-
-    return validate
+POLICIES: list[Policy] = [
+    ResourceValidationPolicy(
+        "resources", "What a resource has to fulfil by itself, before it is created.", _check_resource
+    ),
+    StackValidationPolicy("stack", "What the resources have to fulfil together.", _check_stack),
+]
+"""All rules in two policies: the SDK reads every resource anew for each policy, 64 times with a policy for each rule."""
 
 
 def _to_resource(resource: ResourceValidationArgs | PolicyResource) -> Resource:

@@ -9,11 +9,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from infra.policy.graph import Graph, Resource
 
-Enforcement = Literal["mandatory", "advisory"]
 ResourceCheck = Callable[[Resource], Iterator[str]]
 StackCheck = Callable[[Graph], Iterator["Violation"]]
 
@@ -33,13 +32,11 @@ class _Rule:
         name: name of the function, with hyphens.
         description: docstring of the function.
         remedy: how to fix a violation.
-        enforcement: mandatory fails the preview, advisory prints a warning.
     """
 
     name: str
     description: str
     remedy: str
-    enforcement: Enforcement
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,9 +71,7 @@ class StackRule(_Rule):
 Rule = ResourceRule | StackRule
 
 
-def resource_rule(
-    *types: str, remedy: str, enforcement: Enforcement = "mandatory"
-) -> Callable[[ResourceCheck], ResourceRule]:
+def resource_rule(*types: str, remedy: str) -> Callable[[ResourceCheck], ResourceRule]:
     """Decorate a function that yields a message per violation of one resource."""
 
     def make(check: ResourceCheck) -> ResourceRule:
@@ -85,7 +80,6 @@ def resource_rule(
             name=name,
             description=description,
             remedy=remedy,
-            enforcement=enforcement,
             types=frozenset(types),
             check=check,
         )
@@ -93,12 +87,12 @@ def resource_rule(
     return make
 
 
-def stack_rule(*, remedy: str, enforcement: Enforcement = "mandatory") -> Callable[[StackCheck], StackRule]:
+def stack_rule(*, remedy: str) -> Callable[[StackCheck], StackRule]:
     """Decorate a function that yields the violations in a graph."""
 
     def make(check: StackCheck) -> StackRule:
         name, description = _name_and_description(check)
-        return StackRule(name=name, description=description, remedy=remedy, enforcement=enforcement, check=check)
+        return StackRule(name=name, description=description, remedy=remedy, check=check)
 
     return make
 

@@ -9,9 +9,13 @@ Kueue's CRDs are templates of its chart, since their conversion webhook refers t
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import tarfile
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Protocol, cast
@@ -77,7 +81,7 @@ class PinnedCharts:
         path = archive_path(name, chart, folder=self._folder)
         if not path.is_file():
             raise SettingsError(f"{path}: no such archive", remedy="run `make charts`")
-        found = _of_group(_documents_in_archive(path), group, where=str(path))
+        found = _of_group(_crds_in_archive(path), group, where=str(path))
         return tuple(annotated(one, CHART_VERSION, str(chart.version)) for one in found)
 
 
@@ -187,6 +191,12 @@ def not_older(crds: Iterable[Manifest], live: Iterable[Manifest]) -> tuple[Manif
     return tuple(kept)
 
 
+def is_newer(crd: Manifest, live: Manifest) -> bool:
+    """Whether a CRD comes from a newer chart than the cluster's, or from one where that has no record of its chart."""
+    was, is_ = _chart_version(live), _chart_version(crd)
+    return is_ is not None and (was is None or is_ > was)
+
+
 def of_deployed_charts(crds: Iterable[Manifest], live: Sequence[Manifest]) -> tuple[Manifest, ...]:
     """Those CRDs of whose group the cluster has some of the same chart's version, or none at all.
 
@@ -247,6 +257,23 @@ def _of_group(documents: Iterable[Manifest], group: str | None, *, where: str) -
     if not found:
         raise SettingsError(f"{where}: no CRD{f' of group {group}' if group else ''}")
     return tuple(with_job_columns(one) for one in sorted(found, key=lambda one: cast("str", one["metadata"]["name"])))
+
+
+def _crds_in_archive(path: Path) -> list[Manifest]:
+    """The CRDs of a packaged chart, from a JSON file beside it if that is of the same bytes: YAML takes seconds."""
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    cache = path.with_suffix(".crds.json")
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        known = json.loads(cache.read_text(encoding="utf-8"))
+        if known["sha256"] == digest:
+            return list(known["crds"])
+    found = [one for one in _documents_in_archive(path) if one.get("kind") == _KIND]
+    written = json.loads(json.dumps(found, default=str))  # what the next process reads
+    with suppress(OSError), tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
+        json.dump({"sha256": digest, "crds": written}, file)
+        file.flush()
+        Path(file.name).replace(cache)
+    return list(written)
 
 
 def _documents_in_archive(path: Path) -> Iterator[Manifest]:

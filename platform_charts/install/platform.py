@@ -19,7 +19,6 @@ from infra.kube.connection import api_server, connect_to
 from infra.kube.definitions import apply_crds
 from infra.spec.errors import PlatformError
 from infra.spec.kubeconfig import kubeconfig
-from infra.spec.manifest import Manifest
 from infra.spec.names import cluster_name, name_prefix
 from infra.spec.outputs import ClusterOutput
 from infra.spec.protection import EnvironmentKind
@@ -78,8 +77,8 @@ def install(platform: Platform, *, crds: CrdSource | None = None) -> None:
         previous = [phase(name, *previous)]
     definitions = None
     if crds is not None:
-        manifests = [crd for chart, group in CRD_GROUPS.items() if chart in installs for crd in crds.crds(group)]
-        definitions = _definitions(platform, manifests, previous[-1])
+        groups = [group for chart, group in CRD_GROUPS.items() if chart in installs]
+        definitions = _definitions(platform, crds, groups, previous[-1])
     charts = Charts(platform, installs.values(), outputs, definitions, after(*previous))
     # Pulumi deletes in reverse order: jobs have finalizers that only living operators remove, and a queue is deleted once no
     # job uses it. So the teams' namespaces go first.
@@ -135,7 +134,7 @@ class Charts(pulumi.ComponentResource):
 
 
 def _definitions(
-    platform: Platform, manifests: Sequence[Manifest], needed: pulumi.Resource
+    platform: Platform, crds: CrdSource, groups: Sequence[str], needed: pulumi.Resource
 ) -> pulumi.Output[None] | None:
     """Apply the CRDs once `needed` is registered; None in a preview.
 
@@ -143,6 +142,7 @@ def _definitions(
     policy read them. The preflight compares them with the cluster's. Newer ones of the cluster stay, when a step of an upgrade is
     taken back. They outlive the stack's other objects, because deleting a CRD deletes all of its objects.
     """
+    manifests = [crd for group in groups for crd in crds.crds(group)]
     if pulumi.runtime.is_dry_run():
         return None
     cluster, region = platform.cluster, platform.settings.aws.region

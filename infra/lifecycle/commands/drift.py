@@ -11,7 +11,7 @@ from typing import Any
 from infra.kube.api import KubernetesApi
 from infra.lifecycle.commands.case import answer, connected, ready_case
 from infra.lifecycle.commands.stack import take_back as update_with_refresh
-from infra.lifecycle.drift.account import compare_previews, undeployed
+from infra.lifecycle.drift.account import compare_preview, undeployed
 from infra.lifecycle.drift.cluster import compare, objects_of_state, take_back
 from infra.lifecycle.drift.difference import Difference
 from infra.lifecycle.drift.helm import installed_objects
@@ -64,12 +64,10 @@ def drift(options: DriftOptions) -> int:
     case = ready_case(options.env)
     state = case.state or {}
     with connected(case, say=_say_beside_json if options.json else print_line):
-        plain = pulumi_cli.preview_document(options.env)
-        refreshed = pulumi_cli.preview_document(options.env, refreshes=True)
+        preview = pulumi_cli.preview_document(options.env, refreshes=True)
         in_cluster = _in_cluster(case, state)
-        of_account = compare_previews(plain, refreshed)
-        found = _Found(by_update=(*of_account, *in_cluster.by_update), by_apply=in_cluster.by_apply)
-        waiting = undeployed(plain)
+        by_update = (*compare_preview(preview), *in_cluster.by_update)
+        found, waiting = _Found(by_update=by_update, by_apply=in_cluster.by_apply), undeployed(preview)
         if options.json:
             _print_json(options.env, found, waiting)
         else:

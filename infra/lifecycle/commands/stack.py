@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from functools import partial
 
 from infra.kube.api import KubernetesApi
@@ -29,9 +28,10 @@ from infra.lifecycle.rollout.update import GuardedUpdate
 from infra.lifecycle.show import print_line
 from infra.lifecycle.stack import pulumi_cli
 from infra.lifecycle.stack.bring_up import BringUp
-from infra.spec.errors import RefusedError
+from infra.spec.errors import ExitStatus, RefusedError
 from infra.spec.names import cluster_name
 from infra.spec.settings import check_account, load_environment
+from platform_charts.charts.crds import is_newer
 
 _HOUR = 3600
 
@@ -50,10 +50,10 @@ def preview(options: ChangeOptions) -> int:
     case = ready_case(options.env)
     with connected(case):
         _check(case)
-        status = pulumi_cli.run("preview", environment=options.env, is_confirmed=options.yes)
+        status, document = pulumi_cli.shown_preview(options.env)
         api = None if status else StackCluster(case.settings).api()
         if api is not None:
-            _explain(plan_of_update(pulumi_cli.preview_document(options.env)), api)
+            _explain(plan_of_update(document), api)
     return status
 
 
@@ -82,7 +82,7 @@ def up(options: UpOptions) -> int:
         probe=case.probe,
         images=OwnImages(options.env, promote_from=options.promote_from),
         pulumi=pulumi,
-        update=lambda: update(options, case, pulumi),
+        update=lambda: update(options, case),
         say=print_line,
     ).run()
 
@@ -91,25 +91,48 @@ def take_back(options: DriftOptions, case: Case) -> int:
     """Run the preflight, then an update that first reads what there is; returns pulumi's exit status."""
     _check(case)
     recover(case)
-    pulumi = partial(pulumi_cli.run, "up", environment=options.env, is_confirmed=options.yes, refreshes=True)
-    return update(options, case, pulumi, refreshes=True)
+    return update(options, case, refreshes=True)
 
 
-def update(options: UpdateOptions, case: Case, pulumi: Callable[[], int], *, refreshes: bool = False) -> int:
-    """Run an update with the jobs kept off the nodes that it replaces, if there is a cluster; returns pulumi's exit status."""
+def update(options: UpdateOptions, case: Case, *, refreshes: bool = False) -> int:
+    """Update a stack, with the jobs kept off the nodes that it replaces; returns pulumi's exit status.
+
+    The program runs twice: for the preview, which the user confirms, and for the update. If nothing changes, once.
+    """
+    pulumi = partial(pulumi_cli.run, "up", environment=options.env, refreshes=refreshes)
     api = StackCluster(case.settings).api()
     if api is None:
-        return pulumi()
-    print_line("reading which nodes the update replaces")
+        return pulumi(is_confirmed=options.yes)
+    status, document = pulumi_cli.shown_preview(options.env, refreshes=refreshes)
+    if status:
+        return status
+    if pulumi_cli.is_unchanged(document) and not _crds_to_apply(case):
+        print_line(f"{options.env} is up to date")
+        return ExitStatus.DONE
     return GuardedUpdate(
         environment=options.env,
         api=api,
-        preview=lambda: pulumi_cli.preview_document(options.env, refreshes=refreshes),
-        pulumi=pulumi,
+        preview=document,
+        confirm=lambda: _confirm(options),
+        pulumi=lambda: pulumi(is_confirmed=True, is_previewed=True),
         choose=lambda: _choice(options.jobs),
         seconds=options.hours * 3600,
         say=print_line,
     ).run()
+
+
+def _crds_to_apply(case: Case) -> bool:
+    """Whether the cluster lacks a CRD of the release, or has it of an older chart: an update applies them beside its resources."""
+    live = {one["metadata"]["name"]: one for one in case.crds_of_cluster or ()}
+    wanted = checks.crds_of_release(case)
+    return any(one["metadata"]["name"] not in live for one in wanted) or any(
+        is_newer(one, live[one["metadata"]["name"]]) for one in wanted
+    )
+
+
+def _confirm(options: UpdateOptions) -> None:
+    if not options.yes and answer(f"type {options.env} to perform this update: ") != options.env:
+        raise RefusedError("nothing was changed", remedy="answer with the environment's name, or set YES=1")
 
 
 def _choice(given: Choice | None) -> Choice:

@@ -1,73 +1,97 @@
-"""Compares the account with the stack's state, by two previews: one of the state as it is, and one of what a refresh finds.
+"""Compares the account with the stack's state, by one preview after a refresh in memory.
 
-What only the second would change was changed in the account. What both would change is not deployed yet, and no drift.
+Its steps have three versions of a resource's inputs: those of the state, before it is refreshed; those that there are, from which it would
+be changed; and the program's. What the program would change was changed in the account if the first two differ. If they do not, it is not
+deployed yet, and no drift.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from infra.lifecycle.drift.difference import Difference, Where
 from infra.policy.tokens import HELM_RELEASE
 
-_SAME = frozenset({"same", "read", "refresh"})
+_UNCHANGED = frozenset({"same", "read"})
+_REFRESH = "refresh"
 _UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 """Stands in a preview for a value that is not known yet (pulumi, sdk/go/common/resource/plugin, `UnknownStringValue`)."""
 
+_PART = re.compile(r'\["([^"]*)"\]|\[(\d+)\]|([^.\[\]]+)')
+"""Key or index in a path, as `tags["a.b"]` and `subnetIds[0]` have them."""
 
-@dataclass(frozen=True, kw_only=True)
+
+@dataclass(kw_only=True)
 class _Change:
     """What a preview does to one resource; a replacement is up to three steps of one URN.
 
     Attributes:
         is_new: it is created, and replaces nothing.
         paths: paths of the inputs that change and are known.
+        outside: those of them that differ between the state and the account.
+        is_deleted: the program does not have it any more.
     """
 
-    is_new: bool
-    paths: frozenset[str]
+    is_new: bool = True
+    is_deleted: bool = False
+    paths: set[str] = field(default_factory=set)
+    outside: set[str] = field(default_factory=set)
 
 
-def compare_previews(plain: Mapping[str, Any], refreshed: Mapping[str, Any]) -> Iterator[Difference]:
+def compare_preview(preview: Mapping[str, Any]) -> Iterator[Difference]:
     """How the account differs from the state.
 
     Args:
-        plain: the document of `pulumi preview --json`.
-        refreshed: that of `pulumi preview --refresh --json`.
+        preview: the document of `pulumi preview --refresh --json`.
     """
-    expected = _changes(plain)
-    for urn, found in _changes(refreshed).items():
-        before, type_ = expected.get(urn), _type_of(urn)
+    for urn, found in _changes(preview).items():
+        type_ = _type_of(urn)
+        is_gone = found.is_new and urn in _inputs_of_state(preview)
         # Kubernetes objects are compared with the cluster itself, and those of a release unless it is gone.
-        if type_.startswith("kubernetes:") and not (type_ == HELM_RELEASE and found.is_new):
+        if type_.startswith("kubernetes:") and not (type_ == HELM_RELEASE and is_gone):
             continue
-        if found.is_new:
-            if before is None or not before.is_new:
-                where: Where = "cluster" if type_ == HELM_RELEASE else "account"
-                yield Difference(where=where, resource=_name(urn), kind="deleted")
-            continue
-        paths = found.paths if before is None else found.paths - before.paths
-        if paths:
-            yield Difference(where="account", resource=_name(urn), kind="changed", paths=tuple(sorted(paths)))
+        if is_gone:
+            where: Where = "cluster" if type_ == HELM_RELEASE else "account"
+            yield Difference(where=where, resource=_name(urn), kind="deleted")
+        elif found.outside:
+            yield Difference(where="account", resource=_name(urn), kind="changed", paths=tuple(sorted(found.outside)))
 
 
-def undeployed(plain: Mapping[str, Any]) -> int:
-    """How many resources the program would change without any drift."""
-    return len(_changes(plain))
+def undeployed(preview: Mapping[str, Any]) -> int:
+    """How many resources the program would change without any drift.
+
+    Args:
+        preview: the document of `pulumi preview --refresh --json`.
+    """
+    known, changes = _inputs_of_state(preview), _changes(preview)
+    return sum(one.is_deleted or urn not in known or one.paths > one.outside for urn, one in changes.items())
 
 
 def _changes(preview: Mapping[str, Any]) -> dict[str, _Change]:
     """What the preview does to each resource that it changes, but those that only group others."""
+    before = _inputs_of_state(preview)
     found: dict[str, _Change] = {}
     for one in preview.get("steps") or ():
-        urn = str(one["urn"])
-        if one["op"] in _SAME or _type_of(urn).startswith(("rtp:", "pulumi:")):
+        urn, operation = str(one["urn"]), one["op"]
+        if operation in {*_UNCHANGED, _REFRESH} or _type_of(urn).startswith(("rtp:", "pulumi:")):
             continue
-        known = found.get(urn, _Change(is_new=True, paths=frozenset()))
-        found[urn] = _Change(is_new=known.is_new and one["op"] == "create", paths=known.paths.union(_known_paths(one)))
+        change = found.setdefault(urn, _Change())
+        change.is_new &= operation == "create"
+        change.is_deleted |= operation == "delete"
+        change.paths.update(_known_paths(one))
+        live = (one.get("oldState") or {}).get("inputs") or {}
+        if live:
+            change.outside.update(path for path in change.paths if _at(before.get(urn, {}), path) != _at(live, path))
     return found
+
+
+def _inputs_of_state(preview: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The inputs of each resource in the state before the refresh, by URN."""
+    steps = preview.get("steps") or ()
+    return {str(one["urn"]): (one.get("oldState") or {}).get("inputs") or {} for one in steps if one["op"] == _REFRESH}
 
 
 def _known_paths(one: Mapping[str, Any]) -> Iterator[str]:
@@ -79,6 +103,18 @@ def _known_paths(one: Mapping[str, Any]) -> Iterator[str]:
     for path in one.get("detailedDiff") or one.get("diffReasons") or one.get("replaceReasons") or ():
         if not _is_unknown(inputs.get(path.replace("[", ".").partition(".")[0])):
             yield path
+
+
+def _at(inputs: Any, path: str) -> Any:  # noqa: ANN401 - JSON of any shape
+    """The value at a path; None if there is none."""
+    for quoted, index, key in _PART.findall(path):
+        if isinstance(inputs, Mapping):
+            inputs = inputs.get(quoted or key or index)
+        elif isinstance(inputs, list) and index and int(index) < len(inputs):
+            inputs = inputs[int(index)]
+        else:
+            return None
+    return inputs
 
 
 def _is_unknown(value: Any) -> bool:  # noqa: ANN401 - JSON of any shape

@@ -20,32 +20,36 @@ class GuardedUpdate:
     Attributes:
         environment: name of the environment.
         api: the API server, as an administrator.
-        preview: the document of `pulumi preview --json`.
+        preview: what the update does, as `pulumi preview --json` has it.
         pulumi: runs `pulumi up`; returns its exit status.
         choose: what to do about jobs on nodes that roll; raises RefusedError if no one can be asked.
         seconds: how long to wait for those jobs.
         say: prints a line.
+        confirm: asks whether to go on, once what happens to jobs is printed; raises RefusedError if not. None: do not ask.
     """
 
     environment: str
     api: KubernetesApi
-    preview: Callable[[], Mapping[str, Any]]
+    preview: Mapping[str, Any]
     pulumi: Callable[[], int]
     choose: Callable[[], Choice]
     seconds: float
     say: Say
+    confirm: Callable[[], None] | None = None
 
     def run(self) -> int:
         """Update; returns pulumi's exit status.
 
         Raises:
-            RefusedError: no one chose what happens to the jobs, or they did not end in time; nothing was changed.
-            PlatformError: the preview failed, or the cluster does not answer.
+            RefusedError: no one confirmed, or chose what happens to the jobs, or they did not end in time; nothing was changed.
+            PlatformError: the cluster does not answer.
         """
-        plan = plan_of_update(self.preview())
+        plan = plan_of_update(self.preview)
         jobs = running_jobs(self.api, groups=plan.groups, has_progress=True) if plan.rolling else ()
         for line in explain(plan, jobs):
             self.say(line)
+        if self.confirm is not None:
+            self.confirm()
         if not plan.rolling:
             return self.pulumi()
         mode = mode_of(self.choose()) if jobs else "Hold"

@@ -8,11 +8,13 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
+from infra.policy.tokens import STACK
 from infra.spec.errors import PlatformError, RefusedError
 from infra.spec.release_rules import ROOT
 from infra.spec.signals import ENDINGS, handling
@@ -43,6 +45,60 @@ def preview_document(environment: str, *, has_policies: bool = False, refreshes:
     return found
 
 
+def shown_preview(environment: str, *, refreshes: bool = False) -> tuple[int, Mapping[str, Any]]:
+    """Preview an update in the foreground, with the policy pack.
+
+    The program runs once for what a person sees and for what the commands read, from the log of the engine's events.
+
+    Args:
+        environment: name of the stack.
+        refreshes: compare with what there is, and not with the state.
+
+    Returns:
+        pulumi's exit status, and what the update would do as `preview_document` has it.
+
+    Raises:
+        RefusedError: the stack is locked.
+        KeyboardInterrupt: a signal came meanwhile; pulumi has ended.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder, "events")
+        status = run("preview", environment=environment, is_confirmed=False, refreshes=refreshes, event_log=log)
+        events = map(json.loads, log.read_text(encoding="utf-8").splitlines()) if log.exists() else ()
+        return status, {"steps": list(_steps(events))}
+
+
+def _steps(events: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Steps of events (pulumi, sdk/go/common/apitype/events.go); that of the stack has the outputs that it would have."""
+    steps: dict[tuple[str, str], dict[str, Any]] = {}
+    for event in events:
+        for kind in ("resourcePreEvent", "resOutputsEvent"):
+            if one := event.get(kind, {}).get("metadata"):
+                changed = {"diffReasons": one.get("diffs"), "replaceReasons": one.get("keys")}
+                states = {"oldState": one.get("old"), "newState": one.get("new")}
+                step = {
+                    "urn": one["urn"],
+                    "op": one["op"],
+                    **states,
+                    **changed,
+                    "detailedDiff": one.get("detailedDiff"),
+                }
+                if kind == "resourcePreEvent" or one["type"] == STACK:
+                    steps[one["urn"], one["op"]] = step
+    yield from steps.values()
+
+
+def is_unchanged(preview: Mapping[str, Any]) -> bool:
+    """Whether an update would change no resource and no output."""
+    return bool(preview["steps"]) and all(_stays(one) for one in preview["steps"])
+
+
+def _stays(step: Mapping[str, Any]) -> bool:
+    old, new = (step.get(state) or {} for state in ("oldState", "newState"))
+    is_output_changed = ":pulumi:Stack::" in step["urn"] and old.get("outputs") != new.get("outputs")
+    return step["op"] in {"same", "read", "refresh"} and not is_output_changed
+
+
 def run(
     command: str,
     *,
@@ -51,6 +107,8 @@ def run(
     targets: Sequence[str] = (),
     excluded: Sequence[str] = (),
     refreshes: bool = False,
+    is_previewed: bool = False,
+    event_log: Path | None = None,
 ) -> int:
     """Run `preview`, `up` or `destroy` on a stack in the foreground; a whole preview or up with the policy pack.
 
@@ -65,6 +123,8 @@ def run(
         targets: patterns of URNs to limit the command to; empty: all.
         excluded: URNs to leave out.
         refreshes: read first what there is: without it, an update compares with the state, and leaves what others have changed.
+        is_previewed: a person has seen the preview: do not repeat it.
+        event_log: file for the engine's events.
 
     Returns:
         pulumi's exit status.
@@ -78,6 +138,10 @@ def run(
     arguments += [part for urn in excluded for part in ("--exclude", urn)]
     if refreshes:
         arguments.append("--refresh")
+    if is_previewed:
+        arguments.append("--skip-preview")
+    if event_log is not None:
+        arguments += ["--event-log", str(event_log)]
     if command != "destroy" and not targets and not excluded:
         arguments += ["--policy-pack", POLICY_PACK]
     if is_confirmed and command != "preview":
@@ -86,7 +150,7 @@ def run(
     # Pulumi asks and shows progress on stdin and stdout, which stay the terminal's.
     with (
         handling(ENDINGS, signals.append),
-        subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as pulumi,
+        subprocess.Popen(arguments, env=_environment(), stderr=subprocess.PIPE, text=True) as pulumi,
     ):
         assert pulumi.stderr is not None, "it is a pipe"
         for line in pulumi.stderr:
@@ -100,6 +164,11 @@ def run(
             remedy=f"wait until it ends. If it was killed: `pulumi cancel -s {environment}`, then repeat the command",
         )
     return pulumi.returncode
+
+
+def _environment() -> Mapping[str, str]:
+    """With the option `--event-log`, which Pulumi's Automation API uses in the same way."""
+    return {**os.environ, "PULUMI_DEBUG_COMMANDS": "true"}
 
 
 def end_orphans() -> int:

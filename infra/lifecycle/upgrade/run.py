@@ -72,7 +72,7 @@ class Upgrade:
             environment=self.environment,
             api=self.api,
             # What earlier steps could not know may have changed what is left.
-            preview=self.preview if is_whole else lambda: step.preview,
+            preview=self.preview() if is_whole else step.preview,
             pulumi=lambda: self.pulumi(step.excluded),
             choose=self.choose,
             seconds=self.seconds,

@@ -13,7 +13,7 @@ from google.protobuf import empty_pb2, json_format, struct_pb2
 from pulumi.runtime import rpc
 from pulumi.runtime.proto import analyzer_pb2, analyzer_pb2_grpc
 
-from infra.policy import RULES, tokens
+from infra.policy import tokens
 from infra.policy.graph import KIND_TAG, UNKNOWN
 from infra.spec.release import load_release
 from infra.spec.release_rules import ROOT
@@ -87,12 +87,11 @@ def findings(engine: analyzer_pb2_grpc.AnalyzerStub, changes: Tree, kind: str = 
         if one.HasField("provider"):
             single.provider.CopyFrom(one.provider)
         found += engine.Analyze(single).diagnostics
-    return {(one.policyName, one.urn) for one in found}
+    return {(one.message.partition(": ")[0].splitlines()[-1], one.urn) for one in found}
 
 
-def test_the_pack_announces_every_rule_and_its_version(engine: analyzer_pb2_grpc.AnalyzerStub) -> None:
-    announced = {one.name: one.remediation_steps for one in engine.GetAnalyzerInfo(empty_pb2.Empty()).policies}
-    assert announced == {rule.name: rule.remedy for rule in RULES}
+def test_the_pack_has_the_version_of_the_release(engine: analyzer_pb2_grpc.AnalyzerStub) -> None:
+    assert {one.name for one in engine.GetAnalyzerInfo(empty_pb2.Empty()).policies} == {"resources", "stack"}
     assert yaml.safe_load((PACK / "PulumiPolicy.yaml").read_text())["version"] == load_release().platform
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from infra.lifecycle.cli import main
-from infra.lifecycle.drift.account import compare_previews, undeployed
+from infra.lifecycle.drift.account import compare_preview, undeployed
 from infra.spec.errors import ExitStatus
 from tests.infra.lifecycle.conftest import Stack
 
@@ -22,68 +22,102 @@ QUEUE = f"{PROJECT}rtp:kubernetes:Objects$kubernetes:kueue.x-k8s.io/v1beta2:Clus
 COMPONENT = f"{PROJECT}rtp:aws:NodeGroup::t4"
 
 
-def step(urn: str, op: str, *paths: str) -> dict[str, Any]:
-    return {"urn": urn, "op": op, "detailedDiff": {path: {"kind": "update"} for path in paths}}
+def refreshed(urn: str, **inputs: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON of any shape
+    """The step that reads a resource: its inputs in the state."""
+    return {"urn": urn, "op": "refresh", "oldState": {"inputs": inputs}}
+
+
+def step(urn: str, op: str, *paths: str, **live: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON of any shape
+    """A step that changes some paths of what there is."""
+    return {
+        "urn": urn,
+        "op": op,
+        "detailedDiff": {path: {"kind": "update"} for path in paths},
+        "oldState": {"inputs": live},
+    }
 
 
 def preview(*steps: Mapping[str, Any]) -> dict[str, Any]:
     return {"steps": list(steps)}
 
 
-def found_by(plain: Mapping[str, Any], refreshed: Mapping[str, Any]) -> list[tuple[str, str, tuple[str, ...]]]:
+def found_by(*steps: Mapping[str, Any]) -> list[tuple[str, str, tuple[str, ...]]]:
     """Resource, kind and paths of each difference of the account."""
-    found = list(compare_previews(plain, refreshed))
+    found = list(compare_preview(preview(*steps)))
     assert {one.where for one in found} <= {"account"}
     return [(one.resource, one.kind, one.paths) for one in found]
 
 
-SAME = preview(step(BUCKET, "same"), step(GROUP, "same"))
+SIZE = "scalingConfig.maxSize"
+OWNER = "tags.owner"
+IN_STATE = refreshed(GROUP, scalingConfig={"maxSize": 2}, tags={"owner": "us"})
 
 
 def test_what_nobody_touched_or_is_not_deployed_yet_is_no_drift() -> None:
-    assert found_by(SAME, SAME) == []
-    waiting = preview(step(GROUP, "update", "scalingConfig.maxSize"), step(COMPONENT, "update"))
-    assert found_by(waiting, waiting) == []
-    assert undeployed(waiting) == 1
+    assert found_by(refreshed(BUCKET), IN_STATE, step(BUCKET, "same"), step(GROUP, "same")) == []
+    waiting = (IN_STATE, step(GROUP, "update", SIZE, scalingConfig={"maxSize": 2}), step(COMPONENT, "update"))
+    assert found_by(*waiting, step(BUCKET, "create")) == []
+    assert undeployed(preview(*waiting, step(BUCKET, "create"))) == 2
+    assert undeployed(preview(IN_STATE, step(GROUP, "delete"))) == 1
 
 
 def test_changed_and_deleted_resources_are_found_also_where_a_change_waits() -> None:
-    size, owner = "scalingConfig.maxSize", "tags.owner"
-    refreshed = preview(step(BUCKET, "create"), step(GROUP, "update", size, owner))
+    gone = (refreshed(BUCKET, bucket="b"), step(BUCKET, "create"))
+    theirs = step(GROUP, "update", SIZE, OWNER, scalingConfig={"maxSize": 2}, tags={"owner": "them"})
     deleted = ("Bucket checkpoints", "deleted", ())
-    assert found_by(SAME, refreshed) == [deleted, ("NodeGroup t4", "changed", (size, owner))]
-    waiting = preview(step(GROUP, "update", size))
-    assert found_by(waiting, refreshed) == [deleted, ("NodeGroup t4", "changed", (owner,))]
-    assert found_by(waiting, preview(step(GROUP, "create"))) == [("NodeGroup t4", "deleted", ())]
+    assert found_by(*gone, IN_STATE, theirs) == [deleted, ("NodeGroup t4", "changed", (OWNER,))]
+    assert undeployed(preview(*gone, IN_STATE, theirs)) == 1, "the size"
+    theirs["oldState"]["inputs"]["scalingConfig"]["maxSize"] = 9
+    assert found_by(*gone, IN_STATE, theirs) == [deleted, ("NodeGroup t4", "changed", (SIZE, OWNER))]
+    assert undeployed(preview(*gone, IN_STATE, theirs)) == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "state", "live"),
+    [
+        ('tags["k8s.io/name"]', {"tags": {"k8s.io/name": "a"}}, {"tags": {"k8s.io/name": "b"}}),
+        ("subnetIds[1]", {"subnetIds": ["a", "b"]}, {"subnetIds": ["a", "c"]}),
+        ("rules[0].port", {"rules": [{"port": 1}]}, {"rules": []}),
+        ("tags", {}, {"tags": {"owner": "them"}}),
+    ],
+)
+def test_a_path_leads_to_its_value(path: str, state: dict[str, Any], live: dict[str, Any]) -> None:
+    found = found_by(refreshed(GROUP, **state), step(GROUP, "update", path, **live))
+    assert found == [("NodeGroup t4", "changed", (path,))]
+    assert found_by(refreshed(GROUP, **live), step(GROUP, "update", path, **live)) == []
 
 
 def test_a_change_that_replaces_its_resource_is_one_change_and_no_deletion() -> None:
-    replaced = preview(*(step(BUCKET, op, "bucket") for op in ("create-replacement", "replace", "delete-replaced")))
-    assert found_by(SAME, replaced) == [("Bucket checkpoints", "changed", ("bucket",))]
-    assert found_by(replaced, replaced) == []
-    assert undeployed(replaced) == 1
+    operations = ("create-replacement", "replace", "delete-replaced")
+    replaced = [step(BUCKET, op, "bucket", bucket="theirs") for op in operations]
+    assert found_by(refreshed(BUCKET, bucket="ours"), *replaced) == [("Bucket checkpoints", "changed", ("bucket",))]
+    assert found_by(refreshed(BUCKET, bucket="theirs"), *replaced) == []
+    assert undeployed(preview(refreshed(BUCKET, bucket="theirs"), *replaced)) == 1
 
 
 def test_what_only_follows_from_a_deleted_resource_is_no_drift() -> None:
     """The engine does not know the ID of what it will create again, so everything that refers to it changes."""
-    group = step(GROUP, "update", "subnetIds[0]", "tags.owner")
-    group["newState"] = {"inputs": {"subnetIds": ["04da6b54-80e4-46f7-96ec-b56ff0331ba9"], "tags": {"owner": "me"}}}
-    found = found_by(preview(step(GROUP, "same")), preview(step(BUCKET, "create"), group))
-    assert found == [("Bucket checkpoints", "deleted", ()), ("NodeGroup t4", "changed", ("tags.owner",))]
+    state = refreshed(GROUP, subnetIds=["s"], tags={"owner": "us"})
+    group = step(GROUP, "update", "subnetIds[0]", OWNER, subnetIds=["s"], tags={"owner": "them"})
+    group["newState"] = {"inputs": {"subnetIds": ["04da6b54-80e4-46f7-96ec-b56ff0331ba9"], "tags": {"owner": "us"}}}
+    steps = (refreshed(BUCKET, bucket="b"), state, step(BUCKET, "create"), group)
+    assert found_by(*steps) == [("Bucket checkpoints", "deleted", ()), ("NodeGroup t4", "changed", (OWNER,))]
+    assert undeployed(preview(*steps)) == 0
 
 
 def test_objects_of_the_cluster_are_left_to_the_cluster_and_a_role_beside_them_is_not() -> None:
     role = f"{PROJECT}rtp:kubernetes:Charts$aws:iam/role:Role::operator"
-    refreshed = preview(step(role, "update", "tags.owner"), step(QUEUE, "create"), step(COMPONENT, "create"))
-    assert found_by(preview(step(role, "same")), refreshed) == [("Role operator", "changed", ("tags.owner",))]
+    theirs = step(role, "update", OWNER, tags={"owner": "them"})
+    objects = (refreshed(QUEUE, kind="q"), step(QUEUE, "create"), refreshed(COMPONENT), step(COMPONENT, "create"))
+    assert found_by(refreshed(role), theirs, *objects) == [("Role operator", "changed", (OWNER,))]
 
 
 def test_a_release_that_somebody_uninstalled_is_found() -> None:
     """Helm's own records, by which its objects are compared with the cluster, are gone with it."""
     release = f"{PROJECT}rtp:kubernetes:Charts$kubernetes:helm.sh/v3:Release::kueue"
-    (found,) = compare_previews(preview(step(release, "same")), preview(step(release, "create")))
+    (found,) = compare_preview(preview(refreshed(release), step(release, "create")))
     assert (found.where, found.resource, found.kind) == ("cluster", "Release kueue", "deleted")
-    assert list(compare_previews(preview(step(release, "same")), preview(step(release, "update", "status")))) == []
+    assert list(compare_preview(preview(refreshed(release), step(release, "update", "status", status=1)))) == []
 
 
 @pytest.mark.parametrize("has_drift", [True, False])
@@ -126,13 +160,13 @@ def test_options_that_exclude_each_other_are_refused(options: list[str]) -> None
 
 
 def _put_pulumi(folder: Path, *, has_drift: bool) -> None:
-    plain, refreshed = preview(step(GROUP, "same")), preview(step(GROUP, "update", "tags.owner"))
-    for name, document in {"plain": plain, "refreshed": refreshed if has_drift else plain}.items():
-        (folder / f"{name}.json").write_text(json.dumps(document))
+    theirs = step(GROUP, "update", OWNER, tags={"owner": "them"})
+    document = preview(IN_STATE, theirs if has_drift else step(GROUP, "same"))
+    (folder / "refreshed.json").write_text(json.dumps(document))
     (folder / "pulumi").write_text(
         f"#!/bin/sh\ncase \"$*\" in *export*) echo '{{}}' ;; *output*) echo '{{}}' ;;\n"
         f'up*) echo "$*" > {folder}/changed ;;\n'
-        f"*--refresh*) cat {folder}/refreshed.json ;; preview*) cat {folder}/plain.json ;; *) exit 9 ;; esac\n"
+        f"preview*--refresh*) cat {folder}/refreshed.json ;; *) exit 9 ;; esac\n"
     )
 
 

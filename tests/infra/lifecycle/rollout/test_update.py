@@ -32,7 +32,7 @@ class Update:
         return GuardedUpdate(
             environment="dev",
             api=self.queued.cluster,
-            preview=lambda: preview,
+            preview=preview,
             pulumi=self._pulumi,
             choose=choose,
             seconds=60,
