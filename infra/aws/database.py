@@ -40,6 +40,8 @@ class DatabaseArgs:
         account: AWS account.
         instance_class: e.g. db.t4g.medium.
         engine_version: PostgreSQL major version; RDS upgrades the minor version.
+        is_major_upgrade_allowed: whether a higher major upgrades the instance, at once: until then its new parameter group would not fit.
+        is_applied_immediately: whether changes that restart the instance do not wait for its maintenance window.
         allocated_gib: initial storage in GiB.
         max_allocated_gib: limit of storage autoscaling in GiB.
         is_multi_az: whether a standby runs in another zone.
@@ -56,6 +58,8 @@ class DatabaseArgs:
     account: pulumi.Input[str]
     instance_class: str
     engine_version: str
+    is_major_upgrade_allowed: bool
+    is_applied_immediately: bool
     allocated_gib: int
     max_allocated_gib: int
     is_multi_az: bool
@@ -149,6 +153,9 @@ class Database(pulumi.ComponentResource):
             engine="postgres",
             engine_version=args.engine_version,
             auto_minor_version_upgrade=True,
+            # Absent and not False: both do nothing, and would be a change of every stack.
+            allow_major_version_upgrade=args.is_major_upgrade_allowed or None,
+            apply_immediately=args.is_applied_immediately or args.is_major_upgrade_allowed or None,
             instance_class=args.instance_class,
             multi_az=args.is_multi_az,
             storage_type="gp3",
@@ -191,6 +198,8 @@ def make_database(context: BuildContext, encryption: Encryption, network: Networ
         account=context.account,
         instance_class=database.instance_class,
         engine_version=database.engine_version,
+        is_major_upgrade_allowed=database.allow_major_upgrade,
+        is_applied_immediately=database.apply_immediately,
         allocated_gib=database.allocated_gib,
         max_allocated_gib=database.max_allocated_gib,
         is_multi_az=database.multi_az,

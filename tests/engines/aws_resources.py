@@ -44,6 +44,7 @@ REPLACING: Mapping[str, frozenset[str]] = {
         "iam/rolePolicyAttachment": "role policyArn",
         "kms/alias": "name",
         "rds/instance": "engine storageEncrypted kmsKeyId username dbName",
+        "rds/parameterGroup": "name family",
         "rds/subnetGroup": "name",
         "s3/bucket": "bucket",
         "sns/topic": "name",

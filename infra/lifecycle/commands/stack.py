@@ -22,6 +22,7 @@ from infra.lifecycle.options import (
 )
 from infra.lifecycle.preflight import checks
 from infra.lifecycle.preflight.case import Case
+from infra.lifecycle.rollout.database import explain_database
 from infra.lifecycle.rollout.jobs import running_jobs
 from infra.lifecycle.rollout.plan import CHOICES, Choice, RollPlan, explain, plan_of_update
 from infra.lifecycle.rollout.update import GuardedUpdate
@@ -51,6 +52,8 @@ def preview(options: ChangeOptions) -> int:
     with connected(case):
         _check(case)
         status, document = pulumi_cli.shown_preview(options.env)
+        for line in explain_database(document):
+            print_line(line)
         api = None if status else StackCluster(case.settings).api()
         if api is not None:
             _explain(plan_of_update(document), api)
@@ -109,6 +112,8 @@ def update(options: UpdateOptions, case: Case, *, refreshes: bool = False) -> in
     if pulumi_cli.is_unchanged(document) and not _crds_to_apply(case):
         print_line(f"{options.env} is up to date")
         return ExitStatus.DONE
+    for line in explain_database(document):
+        print_line(line)
     return GuardedUpdate(
         environment=options.env,
         api=api,

@@ -24,6 +24,7 @@ from infra.lifecycle.leftovers.guards import check_no_production
 from infra.lifecycle.preflight.answer import Answer
 from infra.lifecycle.preflight.case import Case, Check
 from infra.lifecycle.preflight.crd_fields import lost_fields
+from infra.lifecycle.preflight.database import the_database_can_have_its_major
 from infra.lifecycle.preflight.single_sign_on import single_sign_on_notes
 from infra.spec import release_rules
 from infra.spec.capacity import CapacityBlock, Reservation, vcpus_by_quota, zones_of
@@ -237,6 +238,7 @@ CHECKS: tuple[Check, ...] = (
     instances_are_offered_in_their_zones,
     reservations_match_the_settings,
     the_linked_bucket_is_in_the_region,
+    the_database_can_have_its_major,
     crds_can_be_upgraded,
     no_object_loses_a_field,
 )

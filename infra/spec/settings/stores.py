@@ -122,6 +122,12 @@ class DatabaseSettings(Section):
         100, description="Limit of storage autoscaling in GiB."
     )
     multi_az: bool = Field(False, description="Standby in another zone, with automatic failover; doubles the price.")
+    apply_immediately: bool = Field(
+        False, description="Restart for a change, e.g. of the class, at once; otherwise in the maintenance window."
+    )
+    allow_major_upgrade: bool = Field(
+        False, description="Let a higher engine_version upgrade the database, at once and for good."
+    )
 
     @model_validator(mode="after")
     def _storage_can_grow(self) -> DatabaseSettings:
