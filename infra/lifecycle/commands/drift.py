@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from infra.kube.api import KubernetesApi
+from infra.kube.errors import ApiError
 from infra.lifecycle.commands.case import answer, connected, ready_case
 from infra.lifecycle.commands.stack import take_back as update_with_refresh
 from infra.lifecycle.drift.account import compare_preview, undeployed
@@ -20,7 +21,7 @@ from infra.lifecycle.preflight.case import Case
 from infra.lifecycle.preflight.checks import crds_of_release
 from infra.lifecycle.show import print_line
 from infra.lifecycle.stack import pulumi_cli
-from infra.spec.errors import ExitStatus, PlatformError, RefusedError, SettingsError
+from infra.spec.errors import ExitStatus, RefusedError, SettingsError
 from infra.spec.manifest import Manifest
 from platform_charts.charts.crds import of_deployed_charts
 
@@ -54,6 +55,7 @@ def drift(options: DriftOptions) -> int:
     Raises:
         SettingsError: options that exclude each other.
         RefusedError: the user did not confirm.
+        ConnectionLostError: the cluster does not answer.
     """
     if not options.fix and (options.yes or options.jobs):
         raise SettingsError("--yes and --jobs are for --fix: nothing else changes anything", remedy="add FIX=1")
@@ -64,8 +66,9 @@ def drift(options: DriftOptions) -> int:
     case = ready_case(options.env)
     state = case.state or {}
     with connected(case, say=_say_beside_json if options.json else print_line):
-        preview = pulumi_cli.preview_document(options.env, refreshes=True)
+        # First, because Pulumi explains a cluster that does not answer by what to do about one that is gone.
         in_cluster = _in_cluster(case, state)
+        preview = pulumi_cli.preview_document(options.env, refreshes=True)
         by_update = (*compare_preview(preview), *in_cluster.by_update)
         found, waiting = _Found(by_update=by_update, by_apply=in_cluster.by_apply), undeployed(preview)
         if options.json:
@@ -138,7 +141,7 @@ def _in_cluster(case: Case, state: Mapping[str, Any]) -> _Found:
             by_update += compare(api, objects_of_state(state))
             by_apply += compare(api, _crds(case, api))
             by_apply += compare(api, installed_objects(api))
-        except PlatformError as error:
+        except ApiError as error:
             # What is left could not be compared.
             unknown = Difference(where="cluster", resource="API server", kind="unknown", paths=(str(error.args[0]),))
             by_update.append(unknown)

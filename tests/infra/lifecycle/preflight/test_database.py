@@ -1,4 +1,4 @@
-"""An upgrade of the database's major is refused before it starts: against moto, and a double of RDS's list of upgrades, which moto lacks."""
+"""An upgrade of the database's major is refused before it starts: against moto, and a double of RDS's list of upgrades."""
 
 from __future__ import annotations
 
