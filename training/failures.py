@@ -8,6 +8,7 @@ status, from what its peers report, and from the step and the stack that it leav
 from __future__ import annotations
 
 import json
+import re
 import signal
 import time
 from collections.abc import Mapping, Sequence
@@ -44,6 +45,9 @@ REMEDY_OF_LOST_LOADER = (
     "it is often the out-of-memory killer, or a full /dev/shm (Bus error): check dmesg or the pod's status; lower data.loader_workers or "
     "data.prefetch, or give the ranks more memory"
 )
+_MISMATCH = re.compile(r"(?P<received>\d+) vs (?P<expected>\d+)\. Received data size doesn't match expected size")
+"""Gloo's message when it ends a process (gloo, transport/tcp/pair.cc)."""
+
 _REMEDIES = {
     signal.SIGKILL.name: f"SIGKILL is {_MEMORY}",
     signal.SIGBUS.name: f"{_NATIVE}; SIGBUS may mean that /dev/shm is full or a memory-mapped file was truncated",
@@ -234,8 +238,7 @@ def _of_missing_ranks(
         if rank in left
     ]
     if known := [failure for failure in died if failure.kind != _DIED]:
-        is_timeout = known[0].kind == signal.SIGABRT.name and flight_records.aborted(run_directory, attempt=attempt)
-        return _of_aborted(run_directory, known[0], attempt=attempt, scale=scale) if is_timeout else known[0]
+        return _of_killed(run_directory, known[0], attempt=attempt, output=str(ended), scale=scale)
     if died and (lost := ray_facts.lost_with_node(facts)):
         return _of_lost_node(died[0], lost)
     if left and any(speaks_of_timeout(failure.message) for failure in records):
@@ -248,6 +251,14 @@ def _of_missing_ranks(
         # torchrun lists a rank that failed, and one that it terminated leaves a stack: this one has exited with 0.
         return _of_exit(ended_early[0], 0, left[ended_early[0]], output="")
     return None
+
+
+def _of_killed(run_directory: Path, died: Failure, *, attempt: int, output: str, scale: ScaleSettings) -> Failure:
+    """The failure of a rank whose signal or status is known: its own, or why the communication has ended it."""
+    if mismatch := _MISMATCH.search(output):
+        return _of_mismatch(died, int(mismatch["received"]), int(mismatch["expected"]))
+    is_timeout = died.kind == signal.SIGABRT.name and flight_records.aborted(run_directory, attempt=attempt)
+    return _of_aborted(run_directory, died, attempt=attempt, scale=scale) if is_timeout else died
 
 
 def _of_step_deadline(run_directory: Path, records: Sequence[Failure], *, attempt: int, workers: int) -> Failure:
@@ -301,6 +312,19 @@ def _of_aborted(run_directory: Path, died: Failure, *, attempt: int, scale: Scal
     waiting = {rank: one for rank, one in entered.items() if rank not in behind}
     left = {rank: evidence.read(run_directory, attempt=attempt, rank=rank) for rank in behind}
     return _of_silence(left, scale.collective_timeout, waits=flight_records.waits_in_words(waiting, behind))
+
+
+def _of_mismatch(died: Failure, received: int, expected: int) -> Failure:
+    """The failure of a rank that Gloo has aborted, because what another rank sent does not fit its collective."""
+    return replace(
+        died,
+        cause=Cause.CODE,  # the same samples and random numbers would decide the same again
+        message=f"{died.headline}: another rank sent {received:,} bytes for a collective of {expected:,}, so the ranks do not "
+        "run the same collectives",
+        remedy="in this step the ranks use different weights, e.g. in a branch that depends on a random number or on the "
+        "batch: let every rank take the same branch; with strategy.name=ddp and communication.unused_parameters=true they "
+        "may differ",
+    )
 
 
 def _of_silence(left: dict[int, Evidence], timeout: float, *, waits: str) -> Failure:

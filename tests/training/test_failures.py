@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from training.errors import CheckpointError, ExitStatus, ResumeMismatchError
 from training.evidence import FOLDER, StepFile
 from training.factories import import_factory
 from training.failures import Failure
-from training.launch import ray_facts
+from training.launch import local, ray_facts
 from training.launch.ray_facts import Fact, Node
 from training.launch.task import WorkersFailedError
 from training.recovery.causes import Cause
@@ -142,6 +143,16 @@ def test_a_crash_is_named_with_step_and_place(tmp_path: Path) -> None:
         assert found.message == "rank 1 was killed by SIGSEGV, in step 13, at /code/model.py:12 in forward"
         assert "native code crashed" in found.remedy
         assert "memory" not in found.remedy
+
+
+def test_ranks_that_run_different_collectives_are_no_crash_of_native_code(tmp_path: Path) -> None:
+    """Gloo ends the process that gets what does not fit, far above the end of the launcher's output."""
+    said = "op.preamble.length <= op.nbytes. 3468 vs 2412. Received data size doesn't match expected size. Is there a"
+    output = f"terminate called after throwing an instance of 'gloo::EnforceNotMet'\n  what():  [enforce fail] {said}\n"
+    ended = WorkersFailedError(local._last_lines(output + "a line\n" * 9999), exits={0: -signal.SIGABRT})
+    found = cause(tmp_path, ended=ended)
+    assert (found.kind, found.cause) == ("SIGABRT", Cause.CODE)
+    assert "3,468 bytes for a collective of 2,412" in found.message
 
 
 def test_a_rank_that_its_peers_waited_for_is_named_with_the_timeout_its_step_and_its_place(tmp_path: Path) -> None:

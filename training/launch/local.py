@@ -15,6 +15,7 @@ from training.config.schema import ScaleSettings
 from training.launch.processes import DRIVER_VARIABLE, die_with_parent
 from training.launch.task import OUTCOME_FILE, Outcome, RankTask, WorkersFailedError, unheard
 
+_TERMINATION = re.compile(r"^terminate called after .*\n *what\(\): .*$", re.MULTILINE)
 _TAIL_CHARACTERS = 4000
 _STOP_SECONDS = 10.0
 # Two lines from the table that torchrun prints at its end, for a rank that failed.
@@ -137,6 +138,11 @@ def _exits(output: str) -> dict[int, int | None]:
 
 
 def _last_lines(output: str) -> str:
-    """The end of the output, in whole lines."""
+    """Why the runtime of C++ ended a process, which may be far above, and the end of the output in whole lines."""
+    ended = "".join(f"{found}\n" for found in _TERMINATION.findall(output)[:1])
+    return f"{ended}{_end(output)}"
+
+
+def _end(output: str) -> str:
     tail = output.strip()[-_TAIL_CHARACTERS:]
     return tail if len(tail) < _TAIL_CHARACTERS else tail.partition("\n")[2]
