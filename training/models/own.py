@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -16,15 +15,13 @@ from training.config.schema import ModelSettings
 from training.data.types import SampleSpec
 from training.errors import SettingsError
 from training.factories import is_import_path
+from training.models.trial_copy import trial_copy
 
 _LOGITS = "logits"
 """What transformers' models call their scores."""
 
 _ROWS = 2
 """Samples of a trial; batch norm needs two."""
-
-_MOST_COPIED = 10**9
-"""Parameters of a model of which a copy may fit beside it."""
 
 
 class SelectedOutput:
@@ -89,7 +86,7 @@ def prepare_own_model(module: nn.Module, settings: ModelSettings, spec: SampleSp
         _refuse_lazy(module, settings.name)
     _own_memory(module, settings.name)
     state = _shapes(module, settings.name)
-    trial = _copied(module)
+    trial = trial_copy(module)
     if trial is not None:  # whose state may depend on the first batch, which zeros are not
         _run(trial.eval(), spec)
         _run(trial.train(), spec)
@@ -103,16 +100,6 @@ def prepare_own_model(module: nn.Module, settings: ModelSettings, spec: SampleSp
                 "register it in __init__, with its final shape",
             )
     module.train()
-
-
-def _copied(module: nn.Module) -> nn.Module | None:
-    """A copy of a model; None if it is too large for one beside it, or cannot be copied, as with a lock among its attributes."""
-    if sum(one.numel() for one in module.parameters()) > _MOST_COPIED:
-        return None
-    try:
-        return copy.deepcopy(module)
-    except Exception:  # noqa: BLE001 - whatever a user's attribute raises
-        return None
 
 
 def _refuse_complex(module: nn.Module, model: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -13,6 +12,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from training.errors import SettingsError
+from training.models.trial_copy import trial_copy
 from training.strategies.units import units_of
 
 _ALTERNATIVE = "strategy.name=ddp trains it"
@@ -35,8 +35,8 @@ def refuse_scalars(module: nn.Module, *, strategy: str, model: str) -> None:
 def refuse_foreign_uses(module: nn.Module, inputs: Tensor, *, strategy: str, model: str) -> None:
     """Refuse a model that uses a weight of a unit while the unit does not compute: it is gathered for that time only.
 
-    Runs a copy of the model once, in training mode and without gradients; does nothing if it cannot be copied or fails, which the first
-    step then reports.
+    Runs a copy of the model once, in training mode and without gradients; does nothing if it is too large for that, cannot be copied or
+    fails, which the first step then reports.
 
     Args:
         module: the whole model, which stays as it is.
@@ -47,9 +47,8 @@ def refuse_foreign_uses(module: nn.Module, inputs: Tensor, *, strategy: str, mod
     Raises:
         SettingsError: names the first such weight.
     """
-    try:
-        copied = copy.deepcopy(module)
-    except Exception:  # noqa: BLE001 - of a user's own code, such as a lock
+    copied = trial_copy(module)
+    if copied is None:
         return
     units = units_of(copied)
     names = {id(one): name for name, one in copied.named_parameters()}
