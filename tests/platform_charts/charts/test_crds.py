@@ -136,6 +136,25 @@ def test_an_older_crd_does_not_take_the_place_of_a_newer_one() -> None:
     assert not_older([old], [crd("ants", RAY)]) == (old,), "something else applied it"
 
 
+def test_crds_are_read_anew_where_the_archive_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    release = write_archives(load_release(), tmp_path)
+    (first,) = PinnedCharts(release, folder=tmp_path).crds(RAY)
+    parsed: list[str] = []
+
+    def documents(path: Path) -> list[Manifest]:
+        parsed.append(path.name)
+        return []
+
+    monkeypatch.setattr("platform_charts.charts.crds._documents_in_archive", documents)
+    assert PinnedCharts(release, folder=tmp_path).crds(RAY) == (first,)
+    assert parsed == []
+    file = next(tmp_path.glob("kuberay-operator-*.tgz"))
+    file.write_bytes(file.read_bytes() + b"\0")
+    with pytest.raises(SettingsError, match="no CRD"):
+        PinnedCharts(release, folder=tmp_path).crds(RAY)
+    assert parsed == [file.name]
+
+
 def test_crds_of_a_chart_that_is_not_deployed_yet_differ_from_nothing() -> None:
     old, new, added = (
         annotated(crd(name, RAY), CHART_VERSION, version)
