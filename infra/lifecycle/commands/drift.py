@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from infra.kube.api import KubernetesApi
@@ -15,12 +15,13 @@ from infra.lifecycle.commands.stack import take_back as update_with_refresh
 from infra.lifecycle.drift.account import compare_preview, undeployed
 from infra.lifecycle.drift.cluster import compare, objects_of_state, take_back
 from infra.lifecycle.drift.difference import Difference
-from infra.lifecycle.drift.helm import installed_objects
+from infra.lifecycle.drift.helm import Release, changed_releases, installed_releases, with_live_inputs
 from infra.lifecycle.options import DriftOptions
 from infra.lifecycle.preflight.case import Case
 from infra.lifecycle.preflight.checks import crds_of_release
 from infra.lifecycle.show import print_line
 from infra.lifecycle.stack import pulumi_cli
+from infra.lifecycle.stack.state import export_state, import_state
 from infra.spec.errors import ExitStatus, RefusedError, SettingsError
 from infra.spec.manifest import Manifest
 from platform_charts.charts.crds import of_deployed_charts
@@ -33,10 +34,12 @@ class _Found:
     Attributes:
         by_update: resources of the program.
         by_apply: CRDs and objects of charts.
+        releases: the installed releases.
     """
 
     by_update: tuple[Difference, ...]
     by_apply: tuple[Difference, ...]
+    releases: tuple[Release, ...] = ()
 
     def all(self) -> list[Difference]:
         return sorted((*self.by_update, *self.by_apply))
@@ -46,7 +49,7 @@ class _Found:
         by_update, by_apply = (
             tuple(one for one in found if one.kind != "unknown") for found in (self.by_update, self.by_apply)
         )
-        return _Found(by_update=by_update, by_apply=by_apply)
+        return replace(self, by_update=by_update, by_apply=by_apply)
 
 
 def drift(options: DriftOptions) -> int:
@@ -70,7 +73,7 @@ def drift(options: DriftOptions) -> int:
         in_cluster = _in_cluster(case, state)
         preview = pulumi_cli.preview_document(options.env, refreshes=True)
         by_update = (*compare_preview(preview), *in_cluster.by_update)
-        found, waiting = _Found(by_update=by_update, by_apply=in_cluster.by_apply), undeployed(preview)
+        found, waiting = replace(in_cluster, by_update=by_update), undeployed(preview)
         if options.json:
             _print_json(options.env, found, waiting)
         else:
@@ -83,6 +86,8 @@ def drift(options: DriftOptions) -> int:
 def _fix(options: DriftOptions, case: Case, state: Mapping[str, Any], found: _Found) -> int:
     if found.by_update:
         print_line("the resources of the program first, by an update that reads what there is:")
+        if any(changed_releases(found.releases, state)):
+            import_state(options.env, with_live_inputs(state, found.releases))
         if status := update_with_refresh(options, case):
             return status
     api = case.cluster.api()
@@ -90,7 +95,7 @@ def _fix(options: DriftOptions, case: Case, state: Mapping[str, Any], found: _Fo
         _confirm(options, found.by_apply)
         for problem in take_back(api, found.by_apply):
             print_line(f"not taken back: {problem}")
-    left = _in_cluster(case, state).all()
+    left = _in_cluster(case, export_state(options.env)).all()
     for one in left:
         print_line(f"still differs: {one}")
     print_line(f"{options.env}: {len(left) or 'no'} difference{'s' * (len(left) != 1)} left in the cluster")
@@ -135,17 +140,20 @@ def _print(options: DriftOptions, found: _Found, waiting: int) -> None:
 def _in_cluster(case: Case, state: Mapping[str, Any]) -> _Found:
     by_update: list[Difference] = []
     by_apply: list[Difference] = []
+    releases: tuple[Release, ...] = ()
     api = case.cluster.api()
     if api is not None:
         try:
+            releases = tuple(installed_releases(api))
             by_update += compare(api, objects_of_state(state))
+            by_update += changed_releases(releases, state)
             by_apply += compare(api, _crds(case, api))
-            by_apply += compare(api, installed_objects(api))
+            by_apply += compare(api, (one for release in releases for one in release.objects()))
         except ApiError as error:
             # What is left could not be compared.
             unknown = Difference(where="cluster", resource="API server", kind="unknown", paths=(str(error.args[0]),))
             by_update.append(unknown)
-    return _Found(by_update=tuple(by_update), by_apply=tuple(by_apply))
+    return _Found(by_update=tuple(by_update), by_apply=tuple(by_apply), releases=releases)
 
 
 def _crds(case: Case, api: KubernetesApi) -> Iterable[Manifest]:

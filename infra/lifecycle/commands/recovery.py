@@ -11,7 +11,7 @@ from infra.lifecycle.show import print_line
 from infra.lifecycle.stack import pulumi_cli
 from infra.lifecycle.stack.lock import check_unlocked
 from infra.lifecycle.stack.releases import apply_repair, find_repairs
-from infra.lifecycle.stack.state import forget_interrupted, resources_in, state_of
+from infra.lifecycle.stack.state import export_state, forget_interrupted, resources_in, state_of
 from infra.policy.tokens import CLUSTER
 from infra.spec.outputs import ClusterOutput
 from platform_charts.charts.installs import chart_installs
@@ -41,7 +41,7 @@ def recover(case: Case) -> None:
     for one in interrupted:
         print_line(f"  {one}: the update repeats it")
     if interrupted:
-        state = forget_interrupted(name, state)
+        state = forget_interrupted(name, export_state(name))
     for repair in repairs:
         assert api is not None, "they come from it"
         print_line(f"  {repair}")

@@ -13,7 +13,7 @@ from typing import Any
 from infra.kube.api import KubernetesApi
 from infra.kube.definitions import apply_crds
 from infra.kube.errors import ApiError
-from infra.lifecycle.drift.difference import Difference, Kind, differing_paths
+from infra.lifecycle.drift.difference import Difference, Kind, differing_paths, has_secret
 from infra.lifecycle.stack.state import resources_in
 from infra.spec.manifest import Manifest
 
@@ -21,8 +21,6 @@ _MANAGER = "drift"
 """Field manager of the dry runs; it never owns anything."""
 
 _FROM_PULUMI = ("apiVersion", "kind", "metadata")
-_SECRET = "4dabf18193072939515e22adb298388d"  # noqa: S105 - the key by which Pulumi marks a secret
-"""Key of an encrypted value in a stack's state (pulumi, sdk/go/common/resource/sig)."""
 
 
 def objects_of_state(state: Mapping[str, Any]) -> Iterator[Manifest]:
@@ -35,7 +33,7 @@ def objects_of_state(state: Mapping[str, Any]) -> Iterator[Manifest]:
         inputs = one.get("inputs") or {}
         is_object = str(one["type"]).startswith("kubernetes:") and all(key in inputs for key in _FROM_PULUMI)
         if is_object and not one.get("delete"):
-            yield {key: value for key, value in inputs.items() if not key.startswith("__") and not _has_secret(value)}
+            yield {key: value for key, value in inputs.items() if not key.startswith("__") and not has_secret(value)}
 
 
 def compare(api: KubernetesApi, manifests: Iterable[Manifest]) -> Iterator[Difference]:
@@ -110,12 +108,6 @@ def _without_annotations(manifest: Manifest) -> Manifest:
     }
     cleaned = {key: value for key, value in metadata.items() if key != "annotations"}
     return {**manifest, "metadata": {**cleaned, **({"annotations": kept} if kept else {})}}
-
-
-def _has_secret(value: Any) -> bool:  # noqa: ANN401 - JSON of any shape
-    if isinstance(value, Mapping):
-        return _SECRET in value or any(map(_has_secret, value.values()))
-    return isinstance(value, list) and any(map(_has_secret, value))
 
 
 def _name(manifest: Manifest) -> str:

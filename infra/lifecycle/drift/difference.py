@@ -13,6 +13,9 @@ Kind = Literal["changed", "deleted", "unknown"]
 
 Where = Literal["account", "cluster"]
 
+_SECRET = "4dabf18193072939515e22adb298388d"  # noqa: S105 - the key by which Pulumi marks a secret
+"""Key of an encrypted value in a stack's state (pulumi, sdk/go/common/resource/sig)."""
+
 _UNCOMPARED = frozenset({"managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink"})
 """Metadata that the API server writes itself."""
 
@@ -67,3 +70,10 @@ def _paths(found: Any, wanted: Any, *, prefix: str) -> Iterator[str]:  # noqa: A
             yield from _paths(one, other, prefix=f"{prefix}[{index}]")
     elif found != wanted:
         yield prefix
+
+
+def has_secret(value: Any) -> bool:  # noqa: ANN401 - JSON of any shape
+    """Whether a value of a state, or one in it, is encrypted."""
+    if isinstance(value, Mapping):
+        return _SECRET in value or any(map(has_secret, value.values()))
+    return isinstance(value, list) and any(map(has_secret, value))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ import yaml
 
 from infra.lifecycle.drift.cluster import compare, objects_of_state, take_back
 from infra.lifecycle.drift.difference import Difference
-from infra.lifecycle.drift.helm import installed_objects
+from infra.lifecycle.drift.helm import Release, changed_releases, installed_releases, with_live_inputs
 from infra.lifecycle.rollout.queues import hold_queues, release_queues
 from infra.spec.manifest import Manifest, api_object
 from tests.engines.kubernetes import Cluster
@@ -96,7 +96,7 @@ def test_a_change_of_an_object_of_a_chart_is_found_in_its_namespace_and_outside(
     role = api_object("rbac.authorization.k8s.io/v1", "ClusterRole", "drift-sample", rules=[rule])
     applied = {**settings, "metadata": {"name": "settings", "namespace": "charts"}}
     with kubernetes_api.namespace("charts"), kubernetes_api.applied(applied, role, _release("charts", settings, role)):
-        mine = [one for one in installed_objects(kubernetes_api) if one["metadata"]["namespace"] == "charts"]
+        mine = [one for found in _installed(kubernetes_api) for one in found.objects()]
         assert mine[0] == applied
         assert list(compare(kubernetes_api, mine)) == []
         kubernetes_api.patch(applied, {"data": {"level": "debug"}})
@@ -105,6 +105,29 @@ def test_a_change_of_an_object_of_a_chart_is_found_in_its_namespace_and_outside(
             changed("ConfigMap charts/settings", "data.level"),
             changed("ClusterRole drift-sample", "rules"),
         ]
+
+
+@pytest.mark.extended
+def test_a_release_that_somebody_upgraded_or_rolled_back_is_found_and_becomes_the_state(
+    kubernetes_api: Cluster,
+) -> None:
+    """A refresh finds neither, so the state is told what to go back from."""
+    inputs = {"namespace": "charts", "name": "sample", "version": "v1.2.3", "values": {"level": "info"}}
+    state = {"deployment": {"resources": [{"type": "kubernetes:helm.sh/v3:Release", "urn": "urn:r", "inputs": inputs}]}}
+    with kubernetes_api.namespace("charts"):
+        for version, values, paths in (
+            ("1.2.3", {"level": "info"}, ()),
+            ("1.2.3", {"level": "debug"}, ("values",)),
+            ("1.2.2", None, ("version", "values")),
+        ):
+            with kubernetes_api.applied(_release("charts", version=version, values=values)):
+                found = list(_installed(kubernetes_api))
+            assert [one.paths for one in changed_releases(found, state)] == ([paths] if paths else [])
+            (live,) = with_live_inputs(state, found)["deployment"]["resources"]
+            assert list(changed_releases(found, {"deployment": {"resources": [live]}})) == []
+        inputs["values"] = {"password": {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270"}}
+        assert [one.paths for one in changed_releases(found, state)] == [("version",)], "the values are encrypted"
+    assert list(changed_releases([], state)) == [], "it is uninstalled"
 
 
 @pytest.mark.extended
@@ -191,8 +214,19 @@ def _label(one: Manifest) -> str:
     return f"{one['kind']} {f'{namespace}/' if namespace else ''}{one['metadata']['name']}"
 
 
-def _release(namespace: str, *objects: Any) -> Manifest:  # noqa: ANN401 - objects of any kind
-    release = {"name": "sample", "namespace": namespace, "manifest": yaml.safe_dump_all(objects)}
+def _installed(api: Cluster) -> Iterator[Release]:
+    return (one for one in installed_releases(api) if one.namespace == "charts")
+
+
+def _release(
+    namespace: str,
+    *objects: Any,  # noqa: ANN401 - objects of any kind
+    version: str = "1",
+    values: Mapping[str, str] | None = None,
+) -> Manifest:
+    chart = {"metadata": {"name": "sample", "version": version}}
+    text = yaml.safe_dump_all(objects)
+    release = {"name": "sample", "namespace": namespace, "manifest": text, "chart": chart, "config": values}
     text = base64.b64encode(gzip.compress(json.dumps(release).encode())).decode()
     return {
         "apiVersion": "v1",
