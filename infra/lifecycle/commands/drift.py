@@ -72,8 +72,9 @@ def drift(options: DriftOptions) -> int:
         # First, because Pulumi explains a cluster that does not answer by what to do about one that is gone.
         in_cluster = _in_cluster(case, state)
         preview = pulumi_cli.preview_document(options.env, refreshes=True)
+        theirs = [one.resource.rpartition("/")[2] for one in changed_releases(in_cluster.releases, state)]
         by_update = (*compare_preview(preview), *in_cluster.by_update)
-        found, waiting = replace(in_cluster, by_update=by_update), undeployed(preview)
+        found, waiting = replace(in_cluster, by_update=by_update), undeployed(preview, releases=theirs)
         if options.json:
             _print_json(options.env, found, waiting)
         else:

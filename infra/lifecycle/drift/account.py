@@ -8,7 +8,7 @@ deployed yet, and no drift.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,14 +60,17 @@ def compare_preview(preview: Mapping[str, Any]) -> Iterator[Difference]:
             yield Difference(where="account", resource=_name(urn), kind="changed", paths=tuple(sorted(found.outside)))
 
 
-def undeployed(preview: Mapping[str, Any]) -> int:
+def undeployed(preview: Mapping[str, Any], *, releases: Collection[str] = ()) -> int:
     """How many resources the program would change without any drift.
 
     Args:
         preview: the document of `pulumi preview --refresh --json`.
+        releases: names of the Helm releases that somebody has changed, whose inputs a refresh does not read.
     """
     known, changes = _inputs_of_state(preview), _changes(preview)
-    return sum(one.is_deleted or urn not in known or one.paths > one.outside for urn, one in changes.items())
+    theirs = {urn for urn in changes if _type_of(urn) == HELM_RELEASE and urn.rpartition("::")[2] in releases}
+    waiting = (urn for urn, one in changes.items() if one.is_deleted or urn not in known or one.paths > one.outside)
+    return len({*waiting} - theirs)
 
 
 def _changes(preview: Mapping[str, Any]) -> dict[str, _Change]:
