@@ -62,7 +62,7 @@ def test_a_drain_under_way_ends_once_the_update_holds_the_queues(queued: Operate
         update = GuardedUpdate(
             environment="dev",
             api=queued.cluster,
-            preview=lambda: ROLLS,
+            preview=ROLLS,
             pulumi=go_on,
             choose=lambda: "drain",
             seconds=_SECONDS,
