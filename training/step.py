@@ -17,6 +17,7 @@ from torch import Tensor
 from training.communication.tree import SumOverRanks, tree_sum
 from training.data.types import Batch
 from training.flops import FlopCount
+from training.live_buffers import LiveBuffers
 from training.objectives.objective import Objective, check_reach
 from training.passes import Span, StepContext
 from training.precision import Precision
@@ -109,8 +110,8 @@ class StepRunner:
             is_compiled=is_compiled,
         )
         self._passes = strategy.passes(self._context)
-        self._buffers = list(strategy.module.buffers()) if keeps_buffers else []
-        self._kept = [torch.empty_like(b) for b in self._buffers]
+        self._buffers = LiveBuffers(strategy.module) if keeps_buffers else None
+        self._kept: dict[str, Tensor] = {}
 
     def run(self, step: int, micro_batches: list[Batch], *, global_count: int) -> StepResult:
         """Do optimizer step `step` (1-based) on this rank's `micro_batches` of a global batch of `global_count` samples.
@@ -119,18 +120,18 @@ class StepRunner:
         """
         self._clock.restart()
         self.strategy.optimizer.zero_grad(set_to_none=True)
-        _copy_all(self._kept, self._buffers)
+        self._keep_buffers()
         counted = micro_batches if self._passes.has_losses else []
         weight, total = self._weigh(counted, micro_batches, global_count)
         try:
             done = self._passes.run(step, micro_batches, total=total)
         except BaseException:
-            _copy_all(self._buffers, self._kept)  # for what is kept of the step before
+            self._restore_buffers()  # for what is kept of the step before
             raise
         check_reach(self._context.objective, has_gradients=self.strategy.has_gradients)
         norm, applied = self.strategy.update(self.precision, self._clip_norm)
         if not applied:
-            _copy_all(self._buffers, self._kept)
+            self._restore_buffers()
         return StepResult(
             # Read here and not per micro-batch, like the clock: reading the norm has already synchronized with the device.
             sums=self._sums(done.sums),
@@ -143,6 +144,21 @@ class StepRunner:
             communication_seconds=self._seconds(done.communication),
             optimizer_seconds=self._clock.seconds_since(done.ended),
         )
+
+    def _keep_buffers(self) -> None:
+        for name, live in self._buffers.now() if self._buffers is not None else ():
+            kept = self._kept.get(name)
+            if kept is None or kept.shape != live.shape or kept.dtype != live.dtype:
+                self._kept[name] = live.detach().clone()
+            else:
+                kept.copy_(live)
+
+    @torch.no_grad()
+    def _restore_buffers(self) -> None:
+        """Write what was kept into the buffers that there are now; one of another shape stays."""
+        for name, live in self._buffers.now() if self._buffers is not None else ():
+            if (kept := self._kept.get(name)) is not None and kept.shape == live.shape:
+                live.copy_(kept)
 
     def _sums(self, measured: list[tuple[Tensor, ...]]) -> list[float]:
         if not measured:
@@ -168,8 +184,3 @@ class StepRunner:
             context.sum_over_ranks(total)
         # Where nothing counts, the sum of the losses is 0, and so is the gradient.
         return own, torch.where(total > 0, total, 1.0).float()
-
-
-def _copy_all(targets: list[Tensor], sources: list[Tensor]) -> None:
-    for target, source in zip(targets, sources, strict=True):
-        target.copy_(source)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from training.checkpoint.sharding import NamedTensors, own_part
 from training.errors import ResumeMismatchError
+from training.live_buffers import LiveBuffers
 
 
 class WeightAverage:
@@ -27,10 +28,15 @@ class WeightAverage:
 
     def __init__(self, module: nn.Module, *, decay: float) -> None:
         self._decay = decay
-        trained = {name: value for name, value in module.named_parameters() if value.requires_grad}
-        buffers = {name: value for name, value in module.named_buffers() if value.is_floating_point()}
-        self._live: dict[str, Tensor] = {**trained, **buffers}
+        self._trained: dict[str, Tensor] = {
+            name: value for name, value in module.named_parameters() if value.requires_grad
+        }
+        self._buffers = LiveBuffers(module)
         self._averages: dict[str, Tensor] = {}
+
+    @property
+    def _live(self) -> dict[str, Tensor]:
+        return {**self._trained, **{name: one for name, one in self._buffers.now() if one.is_floating_point()}}
 
     @torch.no_grad()
     def start(self) -> None:
@@ -42,6 +48,9 @@ class WeightAverage:
     def update(self, step: int) -> None:
         """Add the values after optimizer step `step`, counted from 1."""
         decay = min(self._decay, (1 + step) / (10 + step))
+        for name, value in self._buffers.now():
+            if name in self._averages and self._averages[name].shape != value.shape:  # such as a queue that grows
+                self._averages[name] = value.detach().clone()
         averages, live = ([own_part(value) for value in one.values()] for one in (self._averages, self._live))
         torch._foreach_lerp_(averages, live, 1 - decay)
 

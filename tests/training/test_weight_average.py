@@ -57,6 +57,22 @@ def test_the_average_follows_the_formula_for_weights_and_statistics() -> None:
         torch.testing.assert_close(found[name].double(), value, rtol=1e-5, atol=1e-6)
 
 
+def test_a_buffer_that_a_pass_assigns_anew_is_averaged_as_one_that_it_changes_in_place() -> None:
+    """One that has another shape has no average: it is as it is."""
+    module = nn.Module()
+    module.register_buffer("scale", torch.ones(()))
+    module.register_buffer("queue", torch.zeros(1))
+    average = WeightAverage(module, decay=DECAY)
+    average.start()
+    module.scale, module.queue = torch.full((), 3.0), torch.ones(2)
+    average.update(1000)
+    assert average.state_dict()["scale"].item() == pytest.approx(0.9 + 0.3)
+    assert torch.equal(average.state_dict()["queue"], torch.ones(2))
+    with average.in_model():
+        assert module.scale.item() == pytest.approx(0.9 + 0.3)
+    assert module.scale.item() == 3
+
+
 def test_the_model_has_the_average_only_inside_the_context() -> None:
     module = network()
     average = WeightAverage(module, decay=DECAY)

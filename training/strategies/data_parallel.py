@@ -90,6 +90,7 @@ class DataParallel(SingleProcess):
             static_graph=communication.static_graph,
             find_unused_parameters=communication.unused_parameters,
         )
+        self._named = list(module.named_parameters())
         self._looks_for_unused = not (communication.static_graph or communication.unused_parameters)
         if not communication.static_graph:
             self._divide_into_buckets()
@@ -149,14 +150,16 @@ class DataParallel(SingleProcess):
             self._powersgd.end_step(applied=applied)
 
     def check_used(self) -> None:
-        """See after the first passes of a process that they have used every weight; before the second ones torch would refuse to go on.
+        """See after the passes of a step that they have used every weight.
+
+        Torch says so at the start of the next step: after the last one, and before a checkpoint, nobody would learn that the gradients
+        which share a bucket with an unused weight are those of one rank.
 
         Raises:
             SettingsError: they have not, on this rank.
         """
         if self._looks_for_unused and self._parallel.require_backward_grad_sync:
-            self._looks_for_unused = False
-            unused = [name for name, one in self.module.named_parameters() if one.requires_grad and one.grad is None]
+            unused = [name for name, one in self._named if one.requires_grad and one.grad is None]
             if unused and self.has_gradients:  # without any, the objective is at fault
                 raise _unused(unused)
 

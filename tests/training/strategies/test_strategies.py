@@ -105,13 +105,15 @@ class Branching(nn.Module):
         return outputs + self.branch(features) if self.every and self.calls % self.every else outputs
 
 
-@pytest.mark.parametrize("every", [0, 3], ids=["never", "not-in-every-step"])
+@pytest.mark.parametrize(
+    ("every", "steps"), [(0, 5), (3, 5), (3, 3)], ids=["never", "not-in-every-step", "not-in-the-last-step"]
+)
 def test_weights_that_a_step_does_not_use_are_refused_by_name_or_allowed_by_a_setting(
-    tmp_path: Path, every: int
+    tmp_path: Path, every: int, steps: int
 ) -> None:
     recipe: dict[str, Any] = {
         "model": {"name": f"{__name__}:Branching", "options": {"every": every}},
-        "loop": {"max_steps": 5},
+        "loop": {"max_steps": steps},
         "schedule": {"name": "constant"},
     }
     with pytest.raises(SettingsError, match=r"has not used branch\.weight, branch\.bias of the model") as refused:
