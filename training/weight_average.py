@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from training.checkpoint.sharding import NamedTensors, own_part
-from training.errors import ResumeMismatchError
+from training.errors import ResumeMismatchError, SettingsError
 from training.live_buffers import LiveBuffers
 
 
@@ -24,6 +24,9 @@ class WeightAverage:
     Args:
         module: the bare model, on its final device; tied parameters count once.
         decay: see above, from 0 to 1.
+
+    Raises:
+        SettingsError: a weight has 16 bits, of which a small step towards another value changes none.
     """
 
     def __init__(self, module: nn.Module, *, decay: float) -> None:
@@ -31,6 +34,12 @@ class WeightAverage:
         self._trained: dict[str, Tensor] = {
             name: value for name, value in module.named_parameters() if value.requires_grad
         }
+        for name, value in self._trained.items():
+            if value.dtype in {torch.bfloat16, torch.float16}:
+                raise SettingsError(
+                    f"ema.decay={decay:g}: {name} has the type {value.dtype}, in which its average would stand still",
+                    remedy="build the model in float32; precision.mode=bf16 computes in bf16 with weights in float32",
+                )
         self._buffers = LiveBuffers(module)
         self._averages: dict[str, Tensor] = {}
 

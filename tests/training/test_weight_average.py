@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from observability.runlog import Evaluated, read_all, select
 from tests.training.runs import exported, run_alone, small_settings, train
 from training.checkpoint.store import committed_steps
-from training.errors import ResumeMismatchError
+from training.errors import ResumeMismatchError, SettingsError
 from training.weight_average import WeightAverage
 
 DECAY = 0.9
@@ -95,6 +95,11 @@ def test_the_model_has_the_average_only_inside_the_context() -> None:
         assert not torch.equal(inside[name], trained[name])
     for name, value in values(module).items():
         assert torch.equal(value, trained[name])
+
+
+def test_weights_of_16_bits_are_refused() -> None:
+    with pytest.raises(SettingsError, match=r"0\.weight has the type torch\.bfloat16"):
+        WeightAverage(network().bfloat16(), decay=DECAY)
 
 
 def test_frozen_weights_have_no_average_and_tied_ones_have_one() -> None:

@@ -37,7 +37,7 @@ def read_samples(
         SettingsError: a target is none of the objective.
     """
     try:
-        found: object = split.read(ids, uniforms)
+        found: object = split.read(ids.copy(), uniforms)  # which sorts them, perhaps, as HDF5 wants
     except StopIteration as error:
         raise DataError(
             f"read of {len(ids)} samples raised StopIteration, which would end the epoch",

@@ -163,8 +163,12 @@ def _is_whole(tensor: Tensor) -> bool:
 
 def _shapes(module: nn.Module, model: str) -> dict[str, tuple[int, ...]]:
     """The shape of each tensor of the state."""
-    shapes = {}
-    for name, value in module.state_dict().items():
+    shapes, state = {}, module.state_dict()
+    if lost := [name for name, _ in module.named_parameters() if name not in state]:
+        raise _unsaved(
+            model, lost[0], "is not in its state_dict()", "let state_dict() return everything, as nn.Module's does"
+        )
+    for name, value in state.items():
         if not isinstance(value, Tensor):
             raise _unsaved(model, name, "is no tensor", "keep it in a buffer")
         try:

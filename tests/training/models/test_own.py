@@ -199,12 +199,13 @@ class Extra(Keeps):
 @pytest.mark.parametrize(
     ("make", "said"),
     [
+        (lambda: Keeps(_save_biases_only), r"layer.weight is not in its state_dict\(\)"),
         (lambda: Growing(lambda one: one.register_buffer("mean", None)), "mean changes with the first batch"),
         (lambda: Extra(lambda _: None), "_extra_state is no tensor"),
         (lambda: Keeps(_shared_memory), "decoder shares memory with another parameter|layer.weight shares memory"),
         (lambda: Keeps(_view_of_a_weight), "row shares memory with a parameter"),
     ],
-    ids=["lazy-buffer", "extra-state", "two-parameters", "view-of-a-weight"],
+    ids=["a-part-is-not-saved", "lazy-buffer", "extra-state", "two-parameters", "view-of-a-weight"],
 )
 def test_a_state_that_cannot_be_restored_is_refused_by_name(make: Callable[[], nn.Module], said: str) -> None:
     with pytest.raises(SettingsError, match=said):
@@ -217,3 +218,13 @@ def _shared_memory(module: nn.Module) -> None:
 
 def _view_of_a_weight(module: nn.Module) -> None:
     module.register_buffer("row", module.get_parameter("layer.weight").data[0])
+
+
+def _save_biases_only(module: nn.Module) -> None:
+    """As adapters are saved beside a frozen model."""
+
+    def keep_biases(_: nn.Module, state: dict[str, object], *__: object) -> None:
+        for name in [name for name in state if "bias" not in name]:
+            del state[name]
+
+    module.register_state_dict_post_hook(keep_biases)
