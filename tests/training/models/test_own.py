@@ -227,4 +227,4 @@ def _save_biases_only(module: nn.Module) -> None:
         for name in [name for name in state if "bias" not in name]:
             del state[name]
 
-    module.register_state_dict_post_hook(keep_biases)
+    module.register_state_dict_post_hook(keep_biases)  # type: ignore[no-untyped-call]
