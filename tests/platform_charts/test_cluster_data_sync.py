@@ -68,11 +68,22 @@ def is_over(cluster: Cluster, made: Manifest) -> bool:
     return any(one["type"] in {"Complete", "Failed"} for one in conditions)
 
 
+def pod_of(job: Manifest) -> Manifest:
+    template = job["spec"]["template"]
+    metadata = {**template["metadata"], "name": "copy", "namespace": DATA_NAMESPACE}
+    return {"apiVersion": "v1", "kind": "Pod", **template, "metadata": metadata}
+
+
+def is_refused(cluster: Cluster, pod: Manifest) -> bool:
+    try:
+        cluster.create(pod, is_dry_run=True)
+    except ApiError:
+        return True
+    return False
+
+
 def test_the_pod_passes_pod_security(environment: Environment) -> None:
-    template = job_of(environment)["spec"]["template"]
-    pod = {"apiVersion": "v1", "kind": "Pod", **template}
-    pod["metadata"] = {**template["metadata"], "name": "copy", "namespace": DATA_NAMESPACE}
-    environment.cluster.create(pod, is_dry_run=True)
+    environment.cluster.create(pod_of(job_of(environment)), is_dry_run=True)
     assert environment.cluster.warnings == []
 
 
@@ -121,6 +132,8 @@ def test_a_copy_without_a_pod_says_what_the_job_controller_met(environment: Envi
 
     followed = Followed(container=CONTAINER, subject="the copy", remedy="", say=stop)
     with environment.cluster.applied(quota):
+        # The API server admits pods until its cache has the quota.
+        wait_until(partial(is_refused, environment.cluster, pod_of(job)))
         made = submit(environment.cluster, job)
         with pytest.raises(FirstLineError, match=r"FailedCreate: .*exceeded quota: no-pods"):
             follow_any(environment.cluster, made, followed)
