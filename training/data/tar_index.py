@@ -175,6 +175,9 @@ def _label(content: bytes, name: str, field: str) -> int | str:
     return int(value) if re.fullmatch(r"0|-?[1-9][0-9]{0,17}", str(value)) else str(value)
 
 
+_PADDING = 2**20
+
+
 def _check_end(file: IO[bytes], end: int) -> None:
     """Checks that the archive ends where tarfile stopped.
 
@@ -187,6 +190,11 @@ def _check_end(file: IO[bytes], end: int) -> None:
         raise ShardError(f"it is truncated: the archive has no end after byte {end}")
     if any(blocks):
         raise ShardError(f"the header at byte {end} is damaged")
+    while padding := file.read(_PADDING):
+        if padding.count(0) != len(padding):
+            raise ShardError(
+                "more follows after its end, as when `cat` joins archives: join them with tar --concatenate"
+            )
 
 
 def _index(samples: dict[str, _Sample], member: str) -> ShardIndex:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+from torch import nn
+
 from observability.objective_metrics import Metric
 from training.config.schema import CheckpointSettings, ObjectiveSettings
 from training.data.options import TargetKind
@@ -104,9 +106,16 @@ def build_objective(settings: ObjectiveSettings, spec: SampleSpec) -> Objective:
     A factory of your own is called as factory(spec, **settings.options); a subclass of `Objective` is a factory.
 
     Raises:
-        SettingsError: as `validate`; or a factory of your own does not accept the options or returns another type.
+        SettingsError: as `validate`; or a factory of your own does not accept the options, returns another type, or has weights.
     """
-    return cast("Objective", OBJECTIVES.build(settings.name, spec, settings.options))
+    objective: object = OBJECTIVES.build(settings.name, spec, settings.options)
+    modules = [one for one in (objective, *getattr(objective, "__dict__", {}).values()) if isinstance(one, nn.Module)]
+    if weights := [name for one in modules for name, value in one.named_parameters() if value.requires_grad]:
+        raise SettingsError(
+            f"objective.name={settings.name} has the weight {weights[0]}, which nothing would train or save",
+            remedy="put it into the model; weights that are not trained, as a teacher's: requires_grad_(False)",
+        )
+    return cast("Objective", objective)
 
 
 def check_best_metric(best_metric: str | None, reported: tuple[Metric, ...], *, objective: str) -> None:

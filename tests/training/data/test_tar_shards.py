@@ -183,6 +183,7 @@ def test_all_damaged_shards_are_named(shards: Path) -> None:
         (lambda whole: whole[:530], "it is not a whole tar file"),
         (lambda whole: whole[:1200], "it is truncated: the archive has no end after byte 1024"),
         (lambda whole: whole[:2048], "it is truncated: the archive has no end after byte 2048"),
+        (lambda whole: whole + whole, "more follows after its end"),
         (lambda whole: whole[:2048] + bytes([whole[2048] ^ 0xFF]) + whole[2049:], "header at byte 2048 is damaged"),
         (lambda _: b"no archive" * 200, "it is not a whole tar file"),
     ):

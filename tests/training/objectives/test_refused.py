@@ -14,10 +14,12 @@ from tests.training.config.refused import assert_refused
 from tests.training.launch.ranks import run_world
 from tests.training.objectives.recipes import recipe
 from tests.training.runs import run_alone, small_settings
+from training.config.schema import ObjectiveSettings
 from training.data.types import SampleSpec
 from training.errors import ResumeMismatchError, SettingsError
 from training.objectives.classification import Classification, classification
 from training.objectives.options import ClassificationOptions
+from training.objectives.registry import build_objective
 
 SPEC = SampleSpec(shape=(4,), outputs=5)
 WEIGHTS = (1.0, 2.0, 0.5, 3.0, 1.0)
@@ -52,6 +54,21 @@ def test_the_training_loss_is_torch_s_and_an_evaluation_has_no_smoothing(class_w
         for parts in (1, 3):
             assert mean_loss(objective, outputs, targets, parts=parts) == pytest.approx(expected, rel=1e-5)
             assert mean_loss(evaluated, outputs, targets, parts=parts) == pytest.approx(plain, rel=1e-5)
+
+
+class Centres(Classification):
+    """Has a module beside the model: one that is trained with it, or a teacher."""
+
+    def __init__(self, spec: SampleSpec, *, is_frozen: bool) -> None:
+        super().__init__(spec.outputs, ClassificationOptions())
+        self.centres = torch.nn.Linear(2, 3).requires_grad_(not is_frozen)
+
+
+def test_weights_of_an_objective_that_nothing_would_train_are_refused() -> None:
+    name = f"{__name__}:Centres"
+    with pytest.raises(SettingsError, match="has the weight weight, which nothing would train"):
+        build_objective(ObjectiveSettings(name=name, options={"is_frozen": False}), SPEC)
+    build_objective(ObjectiveSettings(name=name, options={"is_frozen": True}), SPEC)
 
 
 def test_wrong_settings_are_refused_before_anything_starts() -> None:
