@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from torch import nn
-
 from observability.objective_metrics import Metric
 from training.config.schema import CheckpointSettings, ObjectiveSettings
 from training.data.options import TargetKind
@@ -108,6 +106,8 @@ def build_objective(settings: ObjectiveSettings, spec: SampleSpec) -> Objective:
     Raises:
         SettingsError: as `validate`; or a factory of your own does not accept the options, returns another type, or has weights.
     """
+    from torch import nn  # noqa: PLC0415 - commands that only read settings import no torch
+
     objective: object = OBJECTIVES.build(settings.name, spec, settings.options)
     modules = [one for one in (objective, *getattr(objective, "__dict__", {}).values()) if isinstance(one, nn.Module)]
     if weights := [name for one in modules for name, value in one.named_parameters() if value.requires_grad]:

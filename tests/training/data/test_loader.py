@@ -91,21 +91,6 @@ def test_ranks_read_each_sample_once(size: int, global_batch: int, world: int, a
     assert sorted(ids) == list(range(size))
 
 
-class Sorting(IdSplit):
-    """Sorts the ids that it is given, as HDF5 wants them."""
-
-    def read(self, ids: NDArray[np.int64], uniforms: NDArray[np.float64] | None = None) -> tuple[Tensor, Tensor]:
-        ids.sort()
-        return super().read(ids, uniforms)
-
-
-def test_a_split_that_sorts_its_ids_leaves_those_of_the_batch() -> None:
-    plan = BatchPlan(size=40, global_batch=16, world=1, accumulation=1)
-    plain, sorting = (TrainLoader(one(40), plan=plan, seed=1, rank=0).epoch(0) for one in (IdSplit, Sorting))
-    for expected, found in zip(plain, sorting, strict=True):
-        assert [[*one.ids] for one in found] == [[*one.ids] for one in expected]
-
-
 @settings(deadline=None)
 @given(
     size=st.integers(2, 60),

@@ -9,10 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from torch import Tensor
 
+from tests.training.data.ids import IdSplit
 from training.config.schema import OptionValue
 from training.data.fingerprint import fingerprint
 from training.data.holdout import hold_out
+from training.data.loader import TrainLoader
 from training.data.order import BatchPlan, Stream, epoch_order, share, uniforms
 from training.data.place import DataPlace
 
@@ -187,3 +190,18 @@ def test_the_first_rank_of_those_that_share_samples_records_them() -> None:
 def test_groups_of_unequal_size_are_an_error() -> None:
     with pytest.raises(ValueError, match="3 ranks per share do not divide a world of 4"):
         DataPlace.of(rank=0, world=4, ranks_per_share=3)
+
+
+class Sorting(IdSplit):
+    """Sorts the ids that it is given, as HDF5 wants them."""
+
+    def read(self, ids: NDArray[np.int64], uniforms: NDArray[np.float64] | None = None) -> tuple[Tensor, Tensor]:
+        ids.sort()
+        return super().read(ids, uniforms)
+
+
+def test_a_split_that_sorts_its_ids_leaves_those_of_the_batch() -> None:
+    plan = BatchPlan(size=40, global_batch=16, world=1, accumulation=1)
+    plain, sorting = (TrainLoader(one(40), plan=plan, seed=1, rank=0).epoch(0) for one in (IdSplit, Sorting))
+    for expected, found in zip(plain, sorting, strict=True):
+        assert [[*one.ids] for one in found] == [[*one.ids] for one in expected]
