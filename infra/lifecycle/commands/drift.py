@@ -15,13 +15,13 @@ from infra.lifecycle.commands.stack import take_back as update_with_refresh
 from infra.lifecycle.drift.account import compare_preview, undeployed
 from infra.lifecycle.drift.cluster import compare, objects_of_state, take_back
 from infra.lifecycle.drift.difference import Difference
-from infra.lifecycle.drift.helm import Release, changed_releases, installed_releases, with_live_inputs
+from infra.lifecycle.drift.helm import Release, changed_releases, installed_releases
 from infra.lifecycle.options import DriftOptions
 from infra.lifecycle.preflight.case import Case
 from infra.lifecycle.preflight.checks import crds_of_release
 from infra.lifecycle.show import print_line
 from infra.lifecycle.stack import pulumi_cli
-from infra.lifecycle.stack.state import export_state, import_state
+from infra.lifecycle.stack.state import export_state
 from infra.spec.errors import ExitStatus, RefusedError, SettingsError
 from infra.spec.manifest import Manifest
 from platform_charts.charts.crds import of_deployed_charts
@@ -87,8 +87,6 @@ def drift(options: DriftOptions) -> int:
 def _fix(options: DriftOptions, case: Case, state: Mapping[str, Any], found: _Found) -> int:
     if found.by_update:
         print_line("the resources of the program first, by an update that reads what there is:")
-        if any(changed_releases(found.releases, state)):
-            import_state(options.env, with_live_inputs(state, found.releases))
         if status := update_with_refresh(options, case):
             return status
     api = case.cluster.api()
@@ -99,6 +97,8 @@ def _fix(options: DriftOptions, case: Case, state: Mapping[str, Any], found: _Fo
     left = _in_cluster(case, export_state(options.env)).all()
     for one in left:
         print_line(f"still differs: {one}")
+        if one.resource.startswith("Release "):
+            print_line("  roll it back with Helm: `helm history` shows the revision that the stack made")
     print_line(f"{options.env}: {len(left) or 'no'} difference{'s' * (len(left) != 1)} left in the cluster")
     return ExitStatus.FAILED if left else ExitStatus.DONE
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import copy
 import gzip
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -82,21 +81,10 @@ def changed_releases(releases: Iterable[Release], state: Mapping[str, Any]) -> I
             yield Difference(where="cluster", resource=what, kind="changed", paths=paths)
 
 
-def with_live_inputs(state: Mapping[str, Any], releases: Iterable[Release]) -> Mapping[str, Any]:
-    """The state with the inputs of its releases as they were installed last, from which an update goes back to the program's."""
-    found, by_key = copy.deepcopy(dict(state)), {(one.namespace, one.name): one for one in releases}
-    for resource in _releases_in(found):
-        inputs = resource["inputs"]
-        live = by_key.get((inputs["namespace"], inputs["name"]))
-        for key in () if live is None else _changed_inputs(inputs, live):
-            inputs[key] = getattr(live, key)
-    return found
-
-
-def _releases_in(state: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _releases_in(state: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     for one in resources_in(state):
         if one["type"] == HELM_RELEASE and not one.get("delete"):
-            yield dict(one)
+            yield one
 
 
 def _changed_inputs(inputs: Mapping[str, Any], live: Release) -> Iterator[str]:
