@@ -80,11 +80,11 @@ def drift(options: DriftOptions) -> int:
         else:
             _print(options, found, waiting)
         if options.fix and found.known().all():
-            return _fix(options, case, state, found.known())
+            return _fix(options, case, found.known())
     return ExitStatus.FAILED if found.all() else ExitStatus.DONE
 
 
-def _fix(options: DriftOptions, case: Case, state: Mapping[str, Any], found: _Found) -> int:
+def _fix(options: DriftOptions, case: Case, found: _Found) -> int:
     if found.by_update:
         print_line("the resources of the program first, by an update that reads what there is:")
         if status := update_with_refresh(options, case):
