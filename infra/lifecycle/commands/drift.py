@@ -22,7 +22,7 @@ from infra.lifecycle.preflight.checks import crds_of_release
 from infra.lifecycle.show import print_line
 from infra.lifecycle.stack import pulumi_cli
 from infra.lifecycle.stack.state import export_state
-from infra.spec.errors import ExitStatus, RefusedError, SettingsError
+from infra.spec.errors import ExitStatus, PlatformError, RefusedError, SettingsError
 from infra.spec.manifest import Manifest
 from platform_charts.charts.crds import of_deployed_charts
 
@@ -71,7 +71,12 @@ def drift(options: DriftOptions) -> int:
     with connected(case, say=_say_beside_json if options.json else print_line):
         # First, because Pulumi explains a cluster that does not answer by what to do about one that is gone.
         in_cluster = _in_cluster(case, state)
-        preview = pulumi_cli.preview_document(options.env, refreshes=True)
+        try:
+            preview = pulumi_cli.preview_document(options.env, refreshes=True)
+        except PlatformError:  # e.g. an immutable field that somebody has changed: the cluster's differences are known
+            for one in in_cluster.all():
+                _say_beside_json(str(one))
+            raise
         theirs = [one.resource.rpartition("/")[2] for one in changed_releases(in_cluster.releases, state)]
         by_update = (*compare_preview(preview), *in_cluster.by_update)
         found, waiting = replace(in_cluster, by_update=by_update), undeployed(preview, releases=theirs)
