@@ -62,7 +62,7 @@ class Progress:
 
     @pytest.hookimpl(trylast=True)  # after the header
     def pytest_sessionstart(self) -> None:
-        """Say what the first silent seconds are for, as other processes collect tests without a word."""
+        """Print a line before the worker processes collect tests, which prints nothing."""
         if self._config.getoption("numprocesses", default=None):
             self._reporter.write_line("collecting the tests …")
 

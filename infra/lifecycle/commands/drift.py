@@ -15,7 +15,7 @@ from infra.lifecycle.commands.stack import take_back as update_with_refresh
 from infra.lifecycle.drift.account import compare_preview, undeployed
 from infra.lifecycle.drift.cluster import compare, objects_of_state, take_back
 from infra.lifecycle.drift.difference import Difference
-from infra.lifecycle.drift.helm import Release, changed_releases, installed_releases
+from infra.lifecycle.drift.helm import changed_releases, installed_releases
 from infra.lifecycle.options import DriftOptions
 from infra.lifecycle.preflight.case import Case
 from infra.lifecycle.preflight.checks import crds_of_release
@@ -26,6 +26,9 @@ from infra.spec.errors import ExitStatus, PlatformError, RefusedError, SettingsE
 from infra.spec.manifest import Manifest
 from platform_charts.charts.crds import of_deployed_charts
 
+_RELEASE = "Release "
+"""Beginning of the names of Helm releases."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Found:
@@ -34,12 +37,10 @@ class _Found:
     Attributes:
         by_update: resources of the program.
         by_apply: CRDs and objects of charts.
-        releases: the installed releases.
     """
 
     by_update: tuple[Difference, ...]
     by_apply: tuple[Difference, ...]
-    releases: tuple[Release, ...] = ()
 
     def all(self) -> list[Difference]:
         return sorted((*self.by_update, *self.by_apply))
@@ -77,7 +78,7 @@ def drift(options: DriftOptions) -> int:
             for one in in_cluster.all():
                 _say_beside_json(str(one))
             raise
-        theirs = [one.resource.rpartition("/")[2] for one in changed_releases(in_cluster.releases, state)]
+        theirs = [one.resource.rpartition("/")[2] for one in in_cluster.by_update if one.resource.startswith(_RELEASE)]
         by_update = (*compare_preview(preview), *in_cluster.by_update)
         found, waiting = replace(in_cluster, by_update=by_update), undeployed(preview, releases=theirs)
         if options.json:
@@ -102,7 +103,7 @@ def _fix(options: DriftOptions, case: Case, found: _Found) -> int:
     left = _in_cluster(case, export_state(options.env)).all()
     for one in left:
         print_line(f"still differs: {one}")
-        if one.resource.startswith("Release "):
+        if one.resource.startswith(_RELEASE):
             print_line("  roll it back with Helm: `helm history` shows the revision that the stack made")
     print_line(f"{options.env}: {len(left) or 'no'} difference{'s' * (len(left) != 1)} left in the cluster")
     return ExitStatus.FAILED if left else ExitStatus.DONE
@@ -146,7 +147,6 @@ def _print(options: DriftOptions, found: _Found, waiting: int) -> None:
 def _in_cluster(case: Case, state: Mapping[str, Any]) -> _Found:
     by_update: list[Difference] = []
     by_apply: list[Difference] = []
-    releases: tuple[Release, ...] = ()
     api = case.cluster.api()
     if api is not None:
         try:
@@ -159,7 +159,7 @@ def _in_cluster(case: Case, state: Mapping[str, Any]) -> _Found:
             # What is left could not be compared.
             unknown = Difference(where="cluster", resource="API server", kind="unknown", paths=(str(error.args[0]),))
             by_update.append(unknown)
-    return _Found(by_update=tuple(by_update), by_apply=tuple(by_apply), releases=releases)
+    return _Found(by_update=tuple(by_update), by_apply=tuple(by_apply))
 
 
 def _crds(case: Case, api: KubernetesApi) -> Iterable[Manifest]:

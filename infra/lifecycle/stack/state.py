@@ -131,20 +131,11 @@ def forget_interrupted(environment: str, exported: Mapping[str, Any]) -> Mapping
     """
     deployment = {key: value for key, value in exported["deployment"].items() if key != "pending_operations"}
     left = {**exported, "deployment": deployment}
-    import_state(environment, left)
-    return left
-
-
-def import_state(environment: str, state: Mapping[str, Any]) -> None:
-    """Make this the state of a stack.
-
-    Raises:
-        PlatformError: pulumi failed, e.g. because the stack is locked; carries its message.
-    """
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:  # readable by nobody else
-        json.dump(state, file)
+        json.dump(left, file)
         file.flush()
         ask_pulumi(environment, "stack", "import", "--file", file.name)
+    return left
 
 
 def check_interrupted(state: StackState, *, environment: str, stack_tag: str) -> None:
