@@ -129,10 +129,8 @@ def update(options: UpdateOptions, case: Case, *, refreshes: bool = False) -> in
 def _crds_to_apply(case: Case) -> bool:
     """Whether the cluster lacks a CRD of the release, or has it of an older chart: an update applies them beside its resources."""
     live = {one["metadata"]["name"]: one for one in case.crds_of_cluster or ()}
-    wanted = checks.crds_of_release(case)
-    return any(one["metadata"]["name"] not in live for one in wanted) or any(
-        is_newer(one, live[one["metadata"]["name"]]) for one in wanted
-    )
+    pairs = ((one, live.get(one["metadata"]["name"])) for one in checks.crds_of_release(case))
+    return any(found is None or is_newer(one, found) for one, found in pairs)
 
 
 def _confirm(options: UpdateOptions) -> None:

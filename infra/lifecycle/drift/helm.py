@@ -13,8 +13,7 @@ import yaml
 
 from infra.kube.api import KubernetesApi
 from infra.lifecycle.drift.difference import Difference, has_secret
-from infra.lifecycle.stack.state import resources_in
-from infra.policy.tokens import HELM_RELEASE
+from infra.lifecycle.stack.state import releases_in
 from infra.spec.manifest import Manifest
 
 _TYPE = "helm.sh/release.v1"
@@ -73,18 +72,12 @@ def changed_releases(releases: Iterable[Release], state: Mapping[str, Any]) -> I
     A refresh does not find them: the provider reads neither (pulumi-kubernetes, helm_release.go, `Read`).
     """
     by_key = {(one.namespace, one.name): one for one in releases}
-    for resource in _releases_in(state):
+    for resource in releases_in(state):
         live = by_key.get((resource["inputs"]["namespace"], resource["inputs"]["name"]))
         paths = () if live is None else tuple(_changed_inputs(resource["inputs"], live))
         if live is not None and paths:
             what = f"Release {live.namespace}/{live.name}"
             yield Difference(where="cluster", resource=what, kind="changed", paths=paths)
-
-
-def _releases_in(state: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    for one in resources_in(state):
-        if one["type"] == HELM_RELEASE and not one.get("delete"):
-            yield one
 
 
 def _changed_inputs(inputs: Mapping[str, Any], live: Release) -> Iterator[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from infra.kube.api import KubernetesApi
-from infra.lifecycle.stack.state import resources_in
+from infra.lifecycle.stack.state import releases_in, resources_in
 from infra.policy.tokens import HELM_RELEASE
 from infra.spec.errors import PlatformError
 from infra.spec.manifest import Manifest
@@ -61,11 +61,7 @@ def find_repairs(api: KubernetesApi, state: Mapping[str, Any], releases: Iterabl
         ApiError: the API server rejects a request.
         ConnectionLostError: it does not answer.
     """
-    in_state = {
-        (one["inputs"]["namespace"], one["inputs"]["name"]): str(one["urn"])
-        for one in resources_in(state)
-        if one["type"] == HELM_RELEASE and not one.get("delete")
-    }
+    in_state = {(one["inputs"]["namespace"], one["inputs"]["name"]): str(one["urn"]) for one in releases_in(state)}
     unfinished = _records(api, f"status in ({','.join((*_PENDING, _UNINSTALLING))})")
     missing = sorted({name for namespace, name in releases if (namespace, name) not in in_state})
     others = _records(api, f"name in ({','.join(missing)})") if missing else {}

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from infra.policy.tokens import HELM_RELEASE
 from infra.spec.errors import RefusedError
 from infra.spec.stack_outputs import NoStackError, ask_pulumi
 
@@ -93,6 +94,13 @@ def export_state(environment: str) -> Mapping[str, Any]:
 def resources_in(state: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """The resources of an exported state; none if nothing was ever deployed."""
     return (state.get("deployment") or {}).get("resources") or ()
+
+
+def releases_in(state: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The Helm releases among the resources of an exported state."""
+    for one in resources_in(state):
+        if one["type"] == HELM_RELEASE and not one.get("delete"):
+            yield one
 
 
 def read_state(environment: str) -> StackState | None:
