@@ -20,7 +20,7 @@ from training.exposed_communication import when_gradients_are_computed
 from training.flops import FlopCount
 from training.objectives.objective import Objective, check_sums
 from training.precision import Precision
-from training.seeding import seed_step
+from training.seeding import Generator, seed_step
 from training.step_clock import StepClock
 
 Span = tuple[int, int]
@@ -36,24 +36,36 @@ class StepContext:
         precision: of the run.
         device: of this rank.
         clock: restarted before every step.
-        seed: of the run.
+        run_seed: of the run.
         rank: of this process.
         world: number of ranks.
         sum_over_ranks: sums a tensor over the ranks, in place.
         flops: counts those of the first micro-batch; None on ranks that do not count.
         is_compiled: the strategy's model is compiled.
+        generators: of random numbers, of user code (`generators_of`).
     """
 
     objective: Objective
     precision: Precision
     device: device
     clock: StepClock
-    seed: int
+    run_seed: int
     rank: int
     world: int
     sum_over_ranks: SumOverRanks = dist.all_reduce
     flops: FlopCount | None = None
     is_compiled: bool = False
+    generators: tuple[Generator, ...] = ()
+
+    def seed(self, step: int, micro: int, place: int) -> None:
+        """Seed the forward pass of a micro-batch, see `seed_step`.
+
+        Args:
+            step: optimizer step, counted from 1.
+            micro: number of the micro-batch in the step.
+            place: what computes it, e.g. this rank.
+        """
+        seed_step(self.run_seed, step, micro, place, own=self.generators)
 
     def targets(self, batch: Batch) -> Tensor:
         """The targets of the samples that count, on the device."""
@@ -152,7 +164,7 @@ class OneByOne:
         done = PassesDone()
         for micro, batch in enumerate(micro_batches):
             is_last = micro == len(micro_batches) - 1
-            seed_step(context.seed, step, micro, context.rank)
+            context.seed(step, micro, context.rank)
             with contextlib.nullcontext() if is_last else strategy.accumulating():
                 self._compute(batch, done, factor=strategy.averaged_ranks / total, waits=is_last and context.world > 1)
         return done

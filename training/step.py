@@ -12,15 +12,17 @@ from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
 from training.communication.tree import SumOverRanks, tree_sum
 from training.data.types import Batch
+from training.errors import SettingsError
 from training.flops import FlopCount
 from training.live_buffers import LiveBuffers
 from training.objectives.objective import Objective, check_reach
 from training.passes import Span, StepContext
 from training.precision import Precision
+from training.seeding import generators_of
 from training.step_clock import step_clock
 from training.strategies.strategy import Strategy
 
@@ -102,13 +104,15 @@ class StepRunner:
             precision=precision,
             device=device,
             clock=self._clock,
-            seed=seed,
+            run_seed=seed,
             rank=rank,
             world=world,
             sum_over_ranks=sum_over_ranks,
             flops=flops,
             is_compiled=is_compiled,
+            generators=generators_of(strategy.module, objective),
         )
+        self._frozen = [(name, one) for name, one in strategy.module.named_parameters() if not one.requires_grad]
         self._passes = strategy.passes(self._context)
         self._buffers = LiveBuffers(strategy.module) if keeps_buffers else None
         self._kept: dict[str, Tensor] = {}
@@ -129,6 +133,7 @@ class StepRunner:
             self._restore_buffers()  # for what is kept of the step before
             raise
         check_reach(self._context.objective, has_gradients=self.strategy.has_gradients)
+        _check_frozen(self._frozen)
         norm, applied = self.strategy.update(self.precision, self._clip_norm)
         if not applied:
             self._restore_buffers()
@@ -184,3 +189,17 @@ class StepRunner:
             context.sum_over_ranks(total)
         # Where nothing counts, the sum of the losses is 0, and so is the gradient.
         return own, torch.where(total > 0, total, 1.0).float()
+
+
+def _check_frozen(frozen: list[tuple[str, nn.Parameter]]) -> None:
+    """Check that weights without a gradient at the start have none now: the optimizer does not have them.
+
+    Raises:
+        SettingsError: the model has unfrozen one.
+    """
+    if (name := next((name for name, one in frozen if one.requires_grad), None)) is not None:
+        raise SettingsError(
+            f"model.name: {name} was frozen (requires_grad=False) when the model was built and is not any more; the optimizer has the "
+            "weights that were trainable at the start, and would never change it",
+            remedy="build the model with the weight trainable, and compute its part under torch.no_grad() until it is to change",
+        )

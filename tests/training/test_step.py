@@ -16,6 +16,7 @@ from torch.nn.functional import cross_entropy
 from tests.engines.report_table import ran, skipped
 from training.config.schema import PrecisionSettings
 from training.data.types import Batch
+from training.errors import SettingsError
 from training.gpu_usage import GpuProbe
 from training.objectives.classification import Classification
 from training.objectives.options import ClassificationOptions
@@ -174,6 +175,65 @@ def test_the_draws_of_a_forward_pass_are_a_function_of_seed_step_micro_batch_and
         seed_step(5, 9, micro, 2)
         expected.append(torch.rand(()).item())
     assert model.draws == expected
+
+
+class Drawing(nn.Module):
+    """Adds a draw of a generator of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.generators = {"torch": [torch.Generator()]}
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return inputs + torch.rand((), generator=self.generators["torch"][0])
+
+
+class OwnGenerators(nn.Linear):
+    """Records a draw of a generator of its own, and one of its part's, per forward pass."""
+
+    def __init__(self) -> None:
+        super().__init__(6, 3)
+        self.part = Drawing()
+        self.deep = nn.Sequential(nn.Sequential(nn.Sequential(self.part)))
+        self.numpy = np.random.default_rng(0)
+        self.draws: list[tuple[float, float]] = []
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        self.draws.append((float(self.part(torch.zeros(()))), self.numpy.random()))
+        return super().forward(inputs)
+
+
+def test_generators_of_the_model_s_own_draw_the_numbers_of_the_step_too() -> None:
+    model = OwnGenerators()
+    runner = runner_of(Recording(model))
+    for step in (1, 2, 1):
+        runner.run(step, [batch(0, 2), batch(2, 2)], global_count=4)
+    assert model.draws[:2] == model.draws[4:]
+    assert len(set(model.draws)) == 4
+
+
+class Unfreezing(nn.Linear):
+    """Trains its bias from the second step on."""
+
+    def __init__(self) -> None:
+        super().__init__(6, 3)
+        self.bias.requires_grad_(False)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        self.bias.requires_grad_(self.trains_bias)
+        return super().forward(inputs)
+
+    trains_bias = False
+
+
+def test_a_weight_that_is_unfrozen_during_training_is_refused_before_a_step_without_it() -> None:
+    model = Unfreezing()
+    runner = runner_of(Recording(model))
+    runner.run(1, [batch(0, 2)], global_count=2)
+    model.trains_bias, before = True, weights(model)
+    with pytest.raises(SettingsError, match=r"model\.name: bias was frozen"):
+        runner.run(2, [batch(0, 2)], global_count=2)
+    assert torch.equal(weights(model), before)
 
 
 def test_the_forward_pass_runs_in_the_format_of_the_precision_and_the_loss_in_float32() -> None:

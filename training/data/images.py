@@ -16,6 +16,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import ExifTags, Image
+from PIL import TiffImagePlugin as TiffTags
+from PIL.TiffImagePlugin import TiffImageFile
 from torch import Tensor
 
 from training.data.options import Orientation
@@ -130,13 +132,23 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     """Converts to 8 bits per channel, without transparency. Pillow alone would clip wider samples to 255, not scale them.
 
     Raises:
-        ValueError: the samples are 32 bits wide, as integers or floats, of which nothing says what is white.
+        ValueError: the samples are signed, or 32 bits wide, as integers or floats: nothing says what is white.
     """
     if image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PPM"):  # PGM has 16 bits at most
-        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)).convert("RGB")
+        bits, is_inverted = _tiff_samples(image) if isinstance(image, TiffImageFile) else (16, False)
+        grey = (np.asarray(image) >> (bits - 8)).astype(np.uint8)
+        return Image.fromarray(~grey if is_inverted else grey).convert("RGB")
     if image.mode in {"I", "F"}:
-        raise ValueError(f"its samples have 32 bits (mode {image.mode}) and no known range; convert it to 8 or 16 bits")
+        raise ValueError(
+            f"its samples (mode {image.mode}) have no known range; convert it to 8 bits, or 16 without a sign"
+        )
     return image.convert("RGB")
+
+
+def _tiff_samples(image: TiffImageFile) -> tuple[int, bool]:
+    """The bits of a grey sample, and whether 0 is white: Pillow 13.0 leaves both to the caller where they are more than 8 (TIFF 6.0)."""
+    tags = image.tag_v2
+    return tags.get(TiffTags.BITSPERSAMPLE, (16,))[0], tags.get(TiffTags.PHOTOMETRIC_INTERPRETATION) == 0
 
 
 def centre_box(size: tuple[int, int]) -> _Box:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -24,7 +25,7 @@ from training.data.sample_order import sample_order
 from training.data.transfer import CudaCopies, one_ahead
 from training.data.types import Batch, Split
 from training.errors import LoaderProcessError, PlatformError
-from training.seeding import generators_of, seeded_reading
+from training.seeding import Generator, generators_of, seeded_reading
 
 MINIMUM_ROWS = 2
 """Minimum rows of a training batch: batch norm over features raises for a single row in training mode."""
@@ -233,13 +234,17 @@ class StepReader:
         """Reads nothing yet; the arguments are those of `TrainLoader`."""
         self._split = split
         self._check = check
-        self._generators = generators_of(split)
         self._plan = plan
         self._seed = seed
         self._rank = rank
         self._draws = split.draws if augment else 0
         self._equal_rows = equal_rows
         self._order: tuple[int, NDArray[np.int64]] | None = None
+
+    @cached_property
+    def _generators(self) -> tuple[Generator, ...]:
+        """Found in the process that reads: a copy of a global generator is not the one that `read` uses."""
+        return generators_of(self._split)
 
     def __call__(self, request: tuple[int, int]) -> list[Batch]:
         """The micro-batches of a step.
@@ -282,7 +287,10 @@ class _RangeReader:
     def __init__(self, split: Split, check: Check | None) -> None:
         self._split = split
         self._check = check
-        self._generators = generators_of(split)
+
+    @cached_property
+    def _generators(self) -> tuple[Generator, ...]:
+        return generators_of(self._split)
 
     def __call__(self, request: range) -> Batch:
         ids = np.arange(request.start, request.stop)

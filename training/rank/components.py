@@ -18,10 +18,12 @@ from training.checkpoint.store import FOLDER, CheckpointStore, local_store
 from training.compute import compile_steps
 from training.config.schema import TrainingSettings
 from training.data.order import BatchPlan
-from training.data.types import DataBundle
+from training.data.reading import read_samples
+from training.data.types import DataBundle, SampleSpec
 from training.factories import is_import_path
 from training.flops import FlopCount
 from training.identity import identity_of
+from training.models.hidden_state import refuse_counting_objective, refuse_hidden_state
 from training.objectives.objective import Objective, check_metrics
 from training.objectives.registry import build_objective, ranking_metric
 from training.optim import build_optimizer, peak_learning_rate
@@ -79,7 +81,7 @@ def build_components(context: RankContext, bundle: DataBundle) -> Components:
     """
     settings, place = context.settings, context.place
     objective = _build_objective(context, bundle)
-    strategy = _build_strategy(context, bundle)
+    strategy = _build_strategy(context, bundle, objective)
     average = None if settings.ema.decay is None else WeightAverage(strategy.module, decay=settings.ema.decay)
     precision = Precision(settings.precision, context.device)
     return Components(
@@ -103,16 +105,21 @@ def build_components(context: RankContext, bundle: DataBundle) -> Components:
     )
 
 
-def _build_strategy(context: RankContext, bundle: DataBundle) -> Strategy:
+def _build_strategy(context: RankContext, bundle: DataBundle, objective: Objective) -> Strategy:
     settings = context.settings
     module = build_run_model(settings, bundle.spec, context.device, report=context.report)
+    if is_import_path(settings.model.name):
+        rebuild = partial(_rebuilt, settings, bundle.spec, context.device)
+        refuse_hidden_state(module, rebuild, model=settings.model.name, spec=bundle.spec)
+    if is_import_path(settings.objective.name):
+        refuse_counting_objective(objective, module, *_two_samples(bundle, context.device))
     if (mode := settings.compute.activation_checkpointing) != "off":
         recompute_blocks(module, mode, model=settings.model.name)
     if context.place.world > 1:
         has_broadcast = settings.strategy.name == "ddp" and settings.loop.logical_shards is None
         check_agreement(module, model=settings.model.name, device=context.device, has_broadcast=has_broadcast)
     if settings.strategy.name == "pipeline":
-        check_parts(module, _two_inputs(bundle, context.device), model=settings.model.name)
+        check_parts(module, _two_samples(bundle, context.device)[0], model=settings.model.name)
     if context.place.world > 1 and is_import_path(settings.model.name):
         _refuse_unshardable(module, settings, bundle, context.device)
     peak_rate = peak_learning_rate(settings.optimizer, settings.loop.global_batch)
@@ -138,13 +145,19 @@ def _refuse_unshardable(
     if strategy.is_zero or strategy.is_fully_sharded:
         refuse_scalars(module, strategy=strategy.name, model=model)
     if strategy.is_fully_sharded:
-        refuse_foreign_uses(module, _two_inputs(bundle, device), strategy=strategy.name, model=model)
+        refuse_foreign_uses(module, _two_samples(bundle, device)[0], strategy=strategy.name, model=model)
 
 
-def _two_inputs(bundle: DataBundle, device: torch.device) -> Tensor:
-    """Inputs to try a model with, shape (2, ...): batch norm over features takes no single one."""
-    inputs, _ = bundle.train.read(np.arange(2) % len(bundle.train))
-    return inputs.to(device)
+def _rebuilt(settings: TrainingSettings, spec: SampleSpec, device: torch.device) -> nn.Module:
+    """The model from other random numbers."""
+    other = settings.run.model_copy(update={"seed": settings.run.seed ^ 1})
+    return build_run_model(settings.model_copy(update={"run": other}), spec, device, report=lambda _: None)
+
+
+def _two_samples(bundle: DataBundle, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Inputs and targets to try a model with, shape (2, ...): batch norm over features takes no single one."""
+    inputs, targets = read_samples(bundle.train, np.arange(2) % len(bundle.train))
+    return inputs.to(device), targets.to(device)
 
 
 def _build_objective(context: RankContext, bundle: DataBundle) -> Objective:

@@ -25,7 +25,6 @@ from torch import Tensor, nn
 from training.communication.tree import TreeSum, tree_all_reduce
 from training.data.types import Batch
 from training.passes import OneByOne, Passes, PassesDone, StepContext
-from training.seeding import seed_step
 from training.strategies.buffers import copy_from_rank_0
 from training.strategies.single_process import SingleProcess
 from training.strategies.strategy import MakeOptimizer
@@ -120,7 +119,7 @@ class _ShardByShard(OneByOne):
         done = PassesDone()
         shards.start_step()
         for shard, batch in enumerate(micro_batches, start=context.rank * len(micro_batches)):
-            seed_step(context.seed, step, 0, shard)
+            context.seed(step, 0, shard)
             self._compute(batch, done, factor=1 / total)
             shards.end_shard(shard)
             done.backward.append((done.ended, context.clock.mark()))

@@ -32,7 +32,6 @@ from torch.distributed.pipelining.schedules import PipelineScheduleMulti, Pipeli
 
 from training.data.types import Batch
 from training.passes import PassesDone, Span, StepContext
-from training.seeding import seed_step
 from training.step_clock import StepClock
 
 Schedule = PipelineScheduleSingle | PipelineScheduleMulti
@@ -169,7 +168,7 @@ class PipelinePasses:
         context = self._context
         if not info.is_metadata_inference:
             copy = context.rank // dist.get_world_size(self._runner.group)
-            seed_step(context.seed, self._step, info.microbatch_index, copy * self._runner.stages + info.stage_index)
+            context.seed(self._step, info.microbatch_index, copy * self._runner.stages + info.stage_index)
         with context.precision.autocast():
             yield
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
@@ -21,7 +22,7 @@ from tests.training.runs import run_alone, small_settings
 from training.config.schema import DataSettings
 from training.data import contents
 from training.data.image_folder import load_image_folder
-from training.data.images import centre_box, random_box
+from training.data.images import ImageDecoder, centre_box, random_box
 from training.data.loader import TrainLoader
 from training.data.options import ImageFolderOptions
 from training.data.order import BatchPlan
@@ -102,8 +103,37 @@ def test_images_of_16_bits_are_scaled_to_8_and_those_of_32_refused_by_name(root:
             wide = np.full((20, 20), 257 * value, dtype=dtype)
             np.testing.assert_allclose(_decoded(Image.fromarray(wide), root, suffix), value, atol=1e-3)
     for deep in (np.full((20, 20), 1000, dtype=np.int32), np.full((20, 20), 1000, dtype=np.float32)):
-        with pytest.raises(DataError, match=r"cannot decode image .*/h\.tif: its samples have 32 bits .*convert it"):
+        with pytest.raises(DataError, match=r"cannot decode image .*/h\.tif: its samples .*no known range.*convert it"):
             _decoded(Image.fromarray(deep), root, ".tif")
+
+
+def _grey_tiff(bits: int, photometric: int, data: bytes) -> bytes:
+    """A TIFF of 20 x 20 grey samples in one strip (TIFF 6.0, section 4)."""
+    entries = [
+        (256, 3, 20), (257, 3, 20), (258, 3, bits), (259, 3, 1), (262, 3, photometric),
+        (273, 4, 8), (277, 3, 1), (278, 3, 20), (279, 4, len(data)),
+    ]  # fmt: skip
+    directory = b"".join(struct.pack("<HHII", tag, kind, 1, value) for tag, kind, value in entries)
+    return b"II*\0" + struct.pack("<I", 8 + len(data)) + data + struct.pack("<H", len(entries)) + directory + bytes(4)
+
+
+@pytest.mark.parametrize(
+    ("bits", "photometric", "data", "value"),
+    [
+        (12, 1, b"\xff\xff\xff", 255),
+        (12, 1, b"\x80\x08\x00", 128),
+        (16, 1, b"\x00\x80", 128),
+        (16, 0, b"\x00\x00", 255),
+        (16, 0, b"\x00\xf0", 15),
+    ],
+)
+def test_samples_of_a_tiff_have_its_bits_and_its_white(
+    bits: int, photometric: int, data: bytes, value: int, root: Path
+) -> None:
+    path = root / "test" / "apple" / "deep.tif"
+    path.write_bytes(_grey_tiff(bits, photometric, data * (20 * 20 * bits // 8 // len(data))))
+    decoder = ImageDecoder(side=8, orientation="exif")
+    assert decoder.decode(str(path), uniforms=None, name="deep").ravel().tolist() == [value] * 192
 
 
 def test_other_modes_keep_their_colour_and_lose_their_transparency(root: Path) -> None:

@@ -462,8 +462,11 @@ def test_targets_are_checked_in_every_batch() -> None:
         list(loader)
 
 
+OF_THE_MODULE = np.random.default_rng(0)
+
+
 class OwnGenerators(DrawingSplit):
-    """Draws from generators that it has made itself."""
+    """Draws from generators that it has made itself, and from one of its module."""
 
     def __init__(self, size: int) -> None:
         super().__init__(size)
@@ -474,7 +477,13 @@ class OwnGenerators(DrawingSplit):
         assert uniforms is None
         [generator] = self.parts["numpy"]
         by_torch = float(torch.rand((), generator=self.torch))
-        drawn = [generator.random(), self.legacy.random_sample(), by_torch, self.python.random()]
+        drawn = [
+            generator.random(),
+            self.legacy.random_sample(),
+            by_torch,
+            self.python.random(),
+            OF_THE_MODULE.random(),
+        ]
         return torch.tensor([drawn] * len(ids)), torch.zeros(len(ids))
 
 
@@ -490,3 +499,28 @@ def test_generators_of_a_dataset_s_own_draw_numbers_of_the_place_too() -> None:
     assert all(map(torch.equal, first[1:], drawn(start=1)))
     seen = torch.stack([*first, *drawn(seed=2)])
     assert all(len(set(column)) == len(column) for column in seen.T.tolist())
+
+
+class OneBuffer(IdSplit):
+    """Returns the same memory each time."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self.buffer, self.targets = np.empty((size, 1), np.float32), torch.empty(size, dtype=torch.int64)
+
+    def read(self, ids: NDArray[np.int64], uniforms: NDArray[np.float64] | None = None) -> tuple[Tensor, Tensor]:
+        assert uniforms is None
+        self.buffer[: len(ids), 0] = ids
+        self.targets[: len(ids)] = torch.from_numpy(ids)
+        return torch.from_numpy(self.buffer[: len(ids)]), self.targets[: len(ids)]
+
+
+@pytest.mark.parametrize("loader_workers", [0, 1])
+def test_a_dataset_may_return_the_same_memory_each_time(loader_workers: int) -> None:
+    plan = BatchPlan(size=48, global_batch=12, world=1, accumulation=3)
+    split = OneBuffer(48)
+    for step in list(TrainLoader(split, plan=plan, seed=1, rank=0, loader_workers=loader_workers).epoch(0)):
+        for batch in step:
+            assert batch.targets.tolist() == batch.inputs[:, 0].tolist() == batch.ids.tolist()
+    for batch in list(EvalLoader(split, batch=12, rank=0, world=1, loader_workers=loader_workers)):
+        assert batch.targets.tolist() == batch.inputs[:, 0].tolist() == batch.ids.tolist()
