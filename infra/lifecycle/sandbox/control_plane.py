@@ -54,6 +54,7 @@ class ControlPlane:
         self._programs = programs
         self._crds = tuple(crds)
         self._processes: list[Process] = []
+        self._answer = ""
         self.folder = self._layout.folder
         self.kubeconfig = self._layout.kubeconfig
 
@@ -121,12 +122,12 @@ class ControlPlane:
         server = self._start("kube-apiserver", layout.kube_apiserver)
         server.await_(self._layout.certificate.exists, seconds=_START_SECONDS)
         _write(self.kubeconfig, self.kubeconfig_for(token))
-        server.await_(self._is_serving, seconds=_START_SECONDS)
+        server.await_(self._is_serving, seconds=_START_SECONDS, last_answer=lambda: self._answer)
         apply_crds(KubernetesApi(self.client()), self._crds)
         controllers = self._start("kube-controller-manager", layout.kube_controller_manager)
         self._start("kube-scheduler", layout.kube_scheduler)
         self._start("kwok", layout.kwok)
-        controllers.await_(self._has_accounts, seconds=_START_SECONDS)
+        controllers.await_(self._has_accounts, seconds=_START_SECONDS, last_answer=lambda: self._answer)
 
     def _start(self, program: str, arguments: Callable[[Layout], list[str]]) -> Process:
         return self.run(program, [self._programs[program], *arguments(self._layout)])
@@ -149,8 +150,11 @@ class ControlPlane:
             request = api.param_serialize("GET", path, auth_settings=["BearerToken"])
             try:
                 return int(api.call_api(*request).status) == 200
-            except (ApiException, HTTPError, OSError):
-                return False
+            except ApiException as error:
+                self._answer = f"GET {path}: {error.status}\n{error.body}\n"
+            except (HTTPError, OSError) as error:
+                self._answer = f"GET {path}: {error}\n"
+            return False
 
 
 def _write(path: Path, text: str) -> None:

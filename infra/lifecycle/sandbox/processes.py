@@ -59,8 +59,15 @@ class Process:
         """Whether it has not exited."""
         return self._process.poll() is None
 
-    def await_(self, is_ready: Callable[[], bool], *, seconds: float) -> None:
+    def await_(
+        self, is_ready: Callable[[], bool], *, seconds: float, last_answer: Callable[[], str] = lambda: ""
+    ) -> None:
         """Wait until the program is ready.
+
+        Args:
+            is_ready: asked until it says so.
+            seconds: how long at most.
+            last_answer: lines that the program answered last, for the error.
 
         Raises:
             PlatformError: it exited, or is not ready in time; carries the end of its output.
@@ -71,7 +78,7 @@ class Process:
             if status is not None:
                 raise PlatformError(f"{self.name} exited with status {status} before it was ready:\n{self._tail()}")
             if time.monotonic() > deadline:
-                raise PlatformError(f"{self.name} was not ready after {seconds:.0f} s:\n{self._tail()}")
+                raise PlatformError(f"{self.name} was not ready after {seconds:.0f} s:\n{last_answer()}{self._tail()}")
             time.sleep(_POLL_SECONDS)
 
     def keep_running(self) -> None:

@@ -53,7 +53,7 @@ def test_a_program_that_exits_or_is_not_ready_in_time_is_an_error_with_its_outpu
     process = Process(["sh", "-c", "echo $$; exec sleep 1000"], log=log)
     process.await_(lambda: log.read_text() != "", seconds=60)
     number = await_number(log)
-    with pytest.raises(PlatformError, match=rf"not ready after 0 s:\n  {number}"):
-        process.await_(lambda: False, seconds=0.1)
+    with pytest.raises(PlatformError, match=rf"not ready after 0 s:\n500\n  {number}"):
+        process.await_(lambda: False, seconds=0.1, last_answer=lambda: "500\n")
     process.stop()
     assert not is_alive(number)
