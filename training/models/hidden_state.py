@@ -50,6 +50,8 @@ def refuse_hidden_state(module: nn.Module, rebuild: Callable[[], nn.Module], *, 
         saved = {name: value.clone() for name, value in used.state_dict().items()}
         numbers, buffers = _numbers(used), {name: one.clone() for name, one in used.named_buffers()}
         expected = _outputs(used, buffers, spec)
+        if expected is None:
+            return
         del used
         restored = rebuild()
         _load(restored, saved, model)
@@ -132,14 +134,17 @@ def _used(module: nn.Module, spec: SampleSpec) -> nn.Module | None:
     return used
 
 
-def _outputs(module: nn.Module, buffers: dict[str, Tensor], spec: SampleSpec) -> list[Tensor]:
-    """What an exported model computes, and with these buffers, of which checkpoints have all, a resumed one."""
-    exported = _pass(module.eval(), spec, _PASSES)
-    for name, value in buffers.items():
-        owner, _, key = name.rpartition(".")
-        setattr(module.get_submodule(owner), key, value.clone())
-    resumed = _pass(module.train(), spec, _PASSES + 1)
-    return exported + resumed + _pass(module.eval(), spec, _PASSES + 2)
+def _outputs(module: nn.Module, buffers: dict[str, Tensor], spec: SampleSpec) -> list[Tensor] | None:
+    """What an exported model computes, and with these buffers, of which checkpoints have all, a resumed one; None if it fails."""
+    try:
+        exported = _pass(module.eval(), spec, _PASSES)
+        for name, value in buffers.items():
+            owner, _, key = name.rpartition(".")
+            setattr(module.get_submodule(owner), key, value.clone())
+        resumed = _pass(module.train(), spec, _PASSES + 1)
+        return exported + resumed + _pass(module.eval(), spec, _PASSES + 2)
+    except Exception:  # noqa: BLE001 - of a user's own code
+        return None
 
 
 def _pass(module: nn.Module, spec: SampleSpec, number: int) -> list[Tensor]:
@@ -173,9 +178,14 @@ def _equal(left: object, right: object) -> bool:
     return np.array_equal(np.asarray(left), np.asarray(right))
 
 
-def _close(left: list[Tensor], right: list[Tensor]) -> bool:
+def _close(left: list[Tensor], right: list[Tensor] | None) -> bool:
     """Whether outputs are the same but for rounding."""
-    return len(left) == len(right) and all(
-        one.shape == other.shape and torch.allclose(one.float(), other.float(), rtol=1e-4, atol=1e-5, equal_nan=True)
-        for one, other in zip(left, right, strict=True)
+    return (
+        right is not None
+        and len(left) == len(right)
+        and all(
+            one.shape == other.shape
+            and torch.allclose(one.float(), other.float(), rtol=1e-4, atol=1e-5, equal_nan=True)
+            for one, other in zip(left, right, strict=True)
+        )
     )
