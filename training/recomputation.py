@@ -8,16 +8,25 @@ draws the same numbers again, and batch norm does not count a batch twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, ClassVar, Final, Literal
+import copy
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
+from typing import Any, ClassVar, Final, Literal, cast
 
 import torch
 from torch import Tensor, nn
+from torch._guards import TracingContext
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
+from torch.testing import assert_close
+from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
+from infra.spec.errors import reason_of
 from training.errors import SettingsError
+from training.models.trial_copy import drawing_on, run_trial, trial_copy
+from training.seeding import generators_of, kept_draws
 from training.strategies.units import blocks_of
 
 _aten = torch.ops.aten
@@ -39,25 +48,41 @@ class _Recomputed(nn.Module):
     """Mixed into the class of a block, so that its parameters keep their names."""
 
     keeps_expensive: ClassVar[bool]
+    names: ClassVar[frozenset[str]]
+    compiled_contexts: ClassVar[staticmethod[[], _Contexts]]
 
-    def forward(self, *inputs: Any) -> Any:  # noqa: ANN401 - those of the block
+    def forward(self, *inputs: Any, **named: Any) -> Any:  # noqa: ANN401 - those of the block
         """The block's outputs, whose activations are computed again where a backward pass needs them."""
         if not torch.is_grad_enabled():
-            return super().forward(*inputs)
+            return super().forward(*inputs, **named)
         if torch.compiler.is_compiling():
             # The compiled backward pass computes operators again and not the module, so it updates no statistics.
-            return checkpoint(super().forward, *inputs, use_reentrant=False)
-        return checkpoint(super().forward, *inputs, use_reentrant=False, context_fn=self._contexts)
+            return checkpoint(super().forward, *inputs, use_reentrant=False, context_fn=self.compiled_contexts, **named)
+        return checkpoint(super().forward, *inputs, use_reentrant=False, context_fn=self.contexts, **named)
 
-    def _contexts(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+    def contexts(self) -> _Contexts:
         """The contexts of the first computation and of the second."""
-        norms = [one for one in self.modules() if isinstance(one, _BatchNorm) and one.track_running_stats]
-        again = _both(_counting_nothing(norms), _with_buffers(_own_buffers(self)))
+        again = _Again(self, self.names)
         if not self.keeps_expensive:
             return nullcontext(), again
         first, second = create_selective_checkpoint_contexts(_EXPENSIVE)  # type: ignore[no-untyped-call]
         # It refuses operators that the first computation has not called, such as those that put the statistics back.
         return first, _both(again, second)
+
+
+_Contexts = tuple[AbstractContextManager[None], AbstractContextManager[None]]
+
+
+def _when_compiled(block: _Recomputed) -> Callable[[], _Contexts]:
+    """The contexts of a block in a step that is compiled: torch asks for them as it traces the block, or where it cannot trace it."""
+
+    def contexts() -> _Contexts:
+        if TracingContext.try_get() is None:
+            return block.contexts()
+        again = CheckpointPolicy.PREFER_RECOMPUTE
+        return create_selective_checkpoint_contexts(lambda *_, **__: again)  # type: ignore[no-any-return, no-untyped-call]
+
+    return contexts
 
 
 @contextmanager
@@ -66,30 +91,87 @@ def _both(outer: AbstractContextManager[None], inner: AbstractContextManager[Non
         yield
 
 
-_Buffers = list[tuple[nn.Module, str, Tensor]]
+class _Again(AbstractContextManager[None]):
+    """A block computes once more from what it starts from now, and leaves behind what it has left the first time.
+
+    That is its buffers, its own attributes, such as a counter, and the random numbers of the host: torch's checkpoints repeat those of
+    torch. What batch norm has is apart (`_counting_nothing`).
+    """
+
+    def __init__(self, block: nn.Module, names: frozenset[str]) -> None:
+        """Args: `names` are those of its buffers and attributes: what distributes it may add others."""
+        parts = list(block.modules())
+        self._norms = [one for one in parts if isinstance(one, _BatchNorm) and one.track_running_stats]
+        attributes = [
+            vars(one) for one in parts if not type(one).__module__.startswith("torch.nn.")
+        ]  # theirs do not change
+        self._spaces: list[_Values] = [*_buffers_of(block), *attributes]
+        self._names = names
+        self._start = [_copies(values) for values in self._now()]
+        self._generators = generators_of(self._now())
+        self._draw_again = kept_draws(self._generators)
+        self._entered: list[ExitStack] = []
+
+    def __enter__(self) -> None:
+        """Begin; the backward passes of a graph that is kept may each compute it again."""
+        self._entered.append(ExitStack())
+        self._entered[-1].enter_context(self._again())
+
+    def __exit__(self, *raised: object) -> None:
+        """End."""
+        self._entered.pop().close()
+
+    @contextmanager
+    def _again(self) -> Iterator[None]:
+        left, draw_on = self._now(), kept_draws(self._generators)
+        self._put([_copies(values) for values in self._start])
+        self._draw_again()
+        try:
+            with _counting_nothing(self._norms):
+                yield
+        finally:
+            draw_on()
+            self._put(left)
+
+    def _now(self) -> list[_Values]:
+        return [{name: space[name] for name in space.keys() & self._names} for space in self._spaces]
+
+    def _put(self, values: list[_Values]) -> None:
+        """Assign them, so that no autograd graph notices."""
+        for space, wanted in zip(self._spaces, values, strict=True):
+            for name in space.keys() & self._names - wanted.keys():
+                del space[name]
+            space.update(wanted)
 
 
-def _own_buffers(block: nn.Module) -> _Buffers:
-    """Copies of the buffers as they are, but of those of batch norm, with the module and name of each."""
-    return [
-        (part, name, buffer.clone())
-        for part in block.modules()
-        if not isinstance(part, _BatchNorm)
-        for name, buffer in part.named_buffers(recurse=False)
-    ]
+_Values = dict[str, Any]
+"""Of buffers or attributes of a module, by name."""
 
 
-@contextmanager
-def _with_buffers(copies: _Buffers) -> Iterator[None]:
-    """The second computation starts from the buffers that the first one started from, and changes those copies only."""
-    live = [(part, name, part._buffers[name]) for part, name, _ in copies]  # noqa: SLF001 - assigned, so that no autograd graph notices
-    for part, name, copied in copies:
-        part._buffers[name] = copied  # noqa: SLF001
-    try:
-        yield
-    finally:
-        for part, name, buffer in live:
-            part._buffers[name] = buffer  # noqa: SLF001
+def _buffers_of(block: nn.Module) -> list[_Values]:
+    """The buffers of a block and of each of its parts, but of those of batch norm."""
+    return [one._buffers for one in block.modules() if one._buffers and not isinstance(one, _BatchNorm)]  # noqa: SLF001
+
+
+def _names_in(block: nn.Module) -> frozenset[str]:
+    """The names of the buffers and attributes of a block and its parts, without those that every module has."""
+    parts = list(block.modules())
+    return frozenset(
+        name
+        for part in parts
+        for name in (*part._buffers, *vars(part).keys() - vars(nn.Module()).keys())  # noqa: SLF001
+    )
+
+
+def _copies(values: _Values) -> _Values:
+    """Values that stay as they are while a computation changes its own: tensors without a gradient and collections are copied."""
+    return {name: _copied(value) for name, value in values.items()}
+
+
+def _copied(value: object) -> object:
+    if isinstance(value, Tensor):
+        return value if value.requires_grad else value.clone()
+    return copy.copy(value) if isinstance(value, list | dict | set | deque) else value
 
 
 @contextmanager
@@ -127,6 +209,70 @@ def recompute_blocks(module: nn.Module, mode: Literal["full", "selective"], *, m
         )
     for block in blocks:
         kind = type(block)
-        block.__class__ = type(
-            f"Recomputed{kind.__name__}", (_Recomputed, kind), {"keeps_expensive": mode == "selective"}
-        )
+        own = {
+            "keeps_expensive": mode == "selective",
+            "names": _names_in(block),
+            "compiled_contexts": staticmethod(_when_compiled(cast("_Recomputed", block))),
+        }
+        block.__class__ = type(f"Recomputed{kind.__name__}", (_Recomputed, kind), own)
+
+
+def check_recomputation(module: nn.Module, inputs: Tensor, *, model: str, is_compiled: bool) -> None:
+    """See that the blocks of a model compute the same a second time, on a batch.
+
+    Runs a copy of the model once, in training mode and without gradients; does nothing if it is too large for that, cannot be copied or
+    fails, which the first step then reports.
+
+    Args:
+        module: the model, after `recompute_blocks`; stays as it is.
+        inputs: of the model, on its device; two samples or more.
+        model: its name in the settings.
+        is_compiled: steps are.
+
+    Raises:
+        SettingsError: names the first block that does not.
+    """
+    copied = trial_copy(module)
+    if copied is None:
+        return
+    for name, block in copied.named_modules():
+        if isinstance(block, _Recomputed):
+            what = f"block {name} of model.name={model}"
+            block.forward = partial(_computed_twice, block, what, is_compiled)  # type: ignore[method-assign]
+    run_trial(copied.train(), inputs)
+
+
+def _computed_twice(block: _Recomputed, what: str, is_compiled: bool, *inputs: Any, **named: Any) -> Any:  # noqa: ANN401, FBT001 - those of the block
+    """The outputs of a block that is computed twice.
+
+    Raises:
+        SettingsError: they are not the same.
+    """
+    compute = partial(type(block).forward, block, *inputs, **named)
+    again = _Again(block, block.names)
+    before = [
+        (space, name, one, one._version)  # noqa: SLF001
+        for space in _buffers_of(block)
+        for name, one in space.items()
+        if one is not None
+    ]
+    with drawing_on(next(block.parameters()).device):
+        first = tree_map_only(Tensor, Tensor.clone, compute())
+    try:
+        with again:
+            if is_compiled:
+                for space, name, one, version in before:
+                    if one._version > version:  # noqa: SLF001 - the compiled computation has the buffer as it is by then
+                        space[name].copy_(one)
+            second = compute()
+        for one, other in zip(tree_leaves(first), tree_leaves(second), strict=True):
+            if isinstance(one, Tensor):
+                assert_close(other, one, rtol=1e-3, atol=1e-5, equal_nan=True)
+    except Exception as error:
+        raise SettingsError(
+            f"compute.activation_checkpointing: {what} computes something else the second time: {reason_of(error)}",
+            remedy="let it draw from the global generators of torch, NumPy or Python, or from one in an attribute of its own, keep what it "
+            "changes in its buffers and attributes (under compute.compile by assignment, not in place), and leave its inputs as they are; "
+            "or set compute.activation_checkpointing=off",
+        ) from error
+    return first

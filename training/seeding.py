@@ -12,10 +12,12 @@ import os
 import random
 import struct
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from itertools import islice
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import torch
@@ -75,13 +77,26 @@ def seed_step(seed: int, step: int, micro: int, rank: int, *, own: Sequence[Gene
 @contextmanager
 def global_generators_kept() -> Iterator[None]:
     """Afterwards the global generators of torch (on the CPU), NumPy and Python are where they were before the block."""
-    before = torch.get_rng_state(), np.random.get_state(), random.getstate()
+    before, draw_again = torch.get_rng_state(), kept_draws()
     try:
         yield
     finally:
-        torch.set_rng_state(before[0])
-        np.random.set_state(before[1])
-        random.setstate(before[2])
+        torch.set_rng_state(before)
+        draw_again()
+
+
+def kept_draws(own: Sequence[Generator] = ()) -> Callable[[], None]:
+    """What lets the global generators of Python and NumPy, and those of `own`, draw the numbers again that they draw next."""
+    python, numpy = random.getstate(), np.random.get_state()
+    states = [(one, _state_of(one)) for one in own]
+
+    def draw_again() -> None:
+        random.setstate(python)
+        np.random.set_state(numpy)
+        for one, state in states:
+            _put_back(one, state)
+
+    return draw_again
 
 
 @contextmanager
@@ -118,7 +133,7 @@ def generators_of(*owners: object) -> tuple[Generator, ...]:
     """
     found: dict[int, Generator] = {}
     seen: dict[int, int] = {}  # at which depth
-    left: list[tuple[object, int]] = [(one, _DEPTH) for one in _global_generators()]
+    left: list[tuple[object, int]] = [(one, _DEPTH) for one in _global_generators(len(sys.modules))]
     for owner in owners:
         left += [(part, 0) for part in (owner.modules() if isinstance(owner, torch.nn.Module) else [owner])]
     left.reverse()
@@ -134,11 +149,13 @@ def generators_of(*owners: object) -> tuple[Generator, ...]:
     return tuple(found.values())
 
 
-def _global_generators() -> Iterator[Generator]:
-    for _, module in sorted(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if isinstance(file, str) and is_user_code(file):
-            yield from (value for value in vars(module).values() if isinstance(value, Generator))
+@lru_cache(maxsize=1)
+def _global_generators(modules: int) -> tuple[Generator, ...]:
+    """Those of the modules that are imported by now, whose number is given: a look at all takes 1 ms."""
+    del modules
+    files = ((module, getattr(module, "__file__", None)) for _, module in sorted(sys.modules.items()))
+    users = [module for module, file in files if isinstance(file, str) and is_user_code(file)]
+    return tuple(value for module in users for value in vars(module).values() if isinstance(value, Generator))
 
 
 def _kept_by(owner: object) -> Iterable[object]:
@@ -150,6 +167,21 @@ def _kept_by(owner: object) -> Iterable[object]:
 def _seed_own(own: Sequence[Generator], seed: int) -> None:
     for number, generator in enumerate(own):
         _seed_generator(generator, (seed + number) % 2**63)
+
+
+def _state_of(generator: Generator) -> Any:  # noqa: ANN401 - each kind has another
+    if isinstance(generator, np.random.Generator):
+        return generator.bit_generator.state
+    return generator.getstate() if isinstance(generator, random.Random) else generator.get_state()
+
+
+def _put_back(generator: Generator, state: Any) -> None:  # noqa: ANN401
+    if isinstance(generator, np.random.Generator):
+        generator.bit_generator.state = state
+    elif isinstance(generator, random.Random):
+        generator.setstate(state)
+    else:
+        generator.set_state(state)
 
 
 def _seed_generator(generator: Generator, seed: int) -> None:

@@ -15,7 +15,7 @@ from training.config.schema import ModelSettings
 from training.data.types import SampleSpec
 from training.errors import SettingsError
 from training.factories import is_import_path
-from training.models.trial_copy import trial_copy
+from training.models.trial_copy import run_trial, trial_copy
 
 _LOGITS = "logits"
 """What transformers' models call their scores."""
@@ -119,22 +119,17 @@ def _refuse_lazy(module: nn.Module, model: str) -> None:
             )
 
 
-def _run(module: nn.Module, spec: SampleSpec) -> bool:
-    """A forward pass of samples of zeros, without gradients; whether the model takes them.
+def _run(module: nn.Module, spec: SampleSpec) -> None:
+    """A forward pass of samples of zeros.
 
     Raises:
         SettingsError: see `SelectedOutput`.
     """
     device = next((one.device for one in (*module.parameters(), *module.buffers())), torch.device("cpu"))
-    inputs = torch.zeros((_ROWS, *spec.shape), dtype=torch.int64 if spec.vocabulary else torch.float32)
-    with torch.no_grad(), torch.random.fork_rng([device] if device.type == "cuda" else []):
-        try:
-            module(inputs.to(device))
-        except SettingsError:
-            raise
-        except Exception:  # noqa: BLE001 - of a user's own code; if it fails on samples, too, the first step says so
-            return False
-    return True
+    run_trial(
+        module,
+        torch.zeros((_ROWS, *spec.shape), dtype=torch.int64 if spec.vocabulary else torch.float32, device=device),
+    )
 
 
 def _own_memory(module: nn.Module, model: str) -> None:

@@ -1,10 +1,16 @@
-"""A copy of a model that a check may run: the model itself, and buffers that change in a forward pass, stay as they are."""
+"""A copy of a model that a check may run: the model itself, buffers that change in a forward pass, and random numbers stay as they are."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+
+from training.errors import SettingsError
+from training.seeding import kept_draws
 
 _MOST_PARAMETERS = 10**9
 """Parameters of a model of which a copy may fit beside it."""
@@ -18,3 +24,30 @@ def trial_copy(module: nn.Module) -> nn.Module | None:
         return copy.deepcopy(module)
     except Exception:  # noqa: BLE001 - whatever a user's attribute raises
         return None
+
+
+def run_trial(module: nn.Module, inputs: Tensor) -> bool:
+    """A forward pass without gradients; whether the model takes the inputs. If it fails on samples, too, the first step says so.
+
+    Raises:
+        SettingsError: what a hook of a check says.
+    """
+    with torch.no_grad(), drawing_on(inputs.device):
+        try:
+            module(inputs)
+        except SettingsError:
+            raise
+        except Exception:  # noqa: BLE001 - of a user's own code
+            return False
+    return True
+
+
+@contextmanager
+def drawing_on(device: torch.device) -> Iterator[None]:
+    """After the block the global generators, on a device too, draw the numbers that they would have drawn without it."""
+    draw_again = kept_draws()
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        try:
+            yield
+        finally:
+            draw_again()

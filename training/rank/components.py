@@ -31,7 +31,7 @@ from training.precision import Precision
 from training.rank.agreement import check_agreement
 from training.rank.context import RankContext
 from training.rank.first_samples import check_first_samples
-from training.recomputation import recompute_blocks
+from training.recomputation import check_recomputation, recompute_blocks
 from training.run_model import build_run_model
 from training.strategies.build import build_strategy, states_of
 from training.strategies.shardable import refuse_foreign_uses, refuse_scalars
@@ -115,6 +115,9 @@ def _build_strategy(context: RankContext, bundle: DataBundle, objective: Objecti
         refuse_counting_objective(objective, module, *_two_samples(bundle, context.device))
     if (mode := settings.compute.activation_checkpointing) != "off":
         recompute_blocks(module, mode, model=settings.model.name)
+        if is_import_path(settings.model.name):
+            inputs, is_compiled = _two_inputs(bundle, context.device), settings.compute.compile != "off"
+            check_recomputation(module, inputs, model=settings.model.name, is_compiled=is_compiled)
     if context.place.world > 1:
         has_broadcast = settings.strategy.name == "ddp" and settings.loop.logical_shards is None
         check_agreement(module, model=settings.model.name, device=context.device, has_broadcast=has_broadcast)

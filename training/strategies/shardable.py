@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from training.errors import SettingsError
-from training.models.trial_copy import trial_copy
+from training.models.trial_copy import run_trial, trial_copy
 from training.strategies.units import units_of
 
 _ALTERNATIVE = "strategy.name=ddp trains it"
@@ -53,22 +52,14 @@ def refuse_foreign_uses(module: nn.Module, inputs: Tensor, *, strategy: str, mod
     units = units_of(copied)
     names = {id(one): name for name, one in copied.named_parameters()}
     unit_of = {id(one): unit for unit in units for one in unit.parameters()}
-    with torch.no_grad(), _running(units) as running, _Uses(unit_of, running) as uses:
-        _run(copied.train(), inputs)
+    with _running(units) as running, _Uses(unit_of, running) as uses:
+        run_trial(copied.train(), inputs)
     if uses.foreign:
         raise SettingsError(
             f"strategy.name={strategy}: model.name={model} uses {names[uses.foreign[0]]} outside of the block that has it, where it is not "
             "whole",
             remedy=f"use it in that block's forward(), or have it outside of the model's sequences; {_ALTERNATIVE}",
         )
-
-
-def _run(module: nn.Module, inputs: Tensor) -> None:
-    with torch.random.fork_rng([inputs.device] if inputs.device.type == "cuda" else []):
-        try:
-            module(inputs)
-        except Exception:  # noqa: BLE001 - of a user's own code
-            return
 
 
 @contextmanager

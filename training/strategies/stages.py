@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 
-import torch
 from torch import Tensor, nn
 
 from training.errors import SettingsError
 from training.models.parts import Part, parts_of
+from training.models.trial_copy import drawing_on
+from training.seeding import seed_step
 
 MOST_COMPARED = 10**9
 _TOLERANCE = 1e-3
@@ -158,8 +159,8 @@ def _computed(
 ) -> dict[str, Tensor]:
     """The outputs of a copy of a model, and the gradients of its parameters, by what they are; with the same random numbers each time."""
     copied = copy.deepcopy(module)
-    with torch.random.fork_rng([inputs.device] if inputs.device.type == "cuda" else []):
-        torch.manual_seed(0)
+    with drawing_on(inputs.device):
+        seed_step(0, 0, 0, 0)
         outputs = forward_of(copied)(inputs)
         outputs.float().square().sum().backward()  # type: ignore[no-untyped-call]
     gradients = {f"gradients of {name}": one.grad for name, one in copied.named_parameters()}
