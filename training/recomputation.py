@@ -144,6 +144,14 @@ class _Again(AbstractContextManager[None]):
             space.update(wanted)
 
 
+def kept_state(module: nn.Module) -> AbstractContextManager[None]:
+    """Within it a module starts from the buffers, attributes and generators that it has now; afterwards it has them again.
+
+    It may be entered more than once.
+    """
+    return _Again(module, _names_in(module))
+
+
 _Values = dict[str, Any]
 """Of buffers or attributes of a module, by name."""
 

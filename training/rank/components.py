@@ -16,7 +16,6 @@ from training.checkpoint.remote.location import RemoteLocation
 from training.checkpoint.stateful import StateRegistry
 from training.checkpoint.store import FOLDER, CheckpointStore, local_store
 from training.compute import compile_steps
-from training.config.schema import TrainingSettings
 from training.data.order import BatchPlan
 from training.data.reading import read_samples
 from training.data.types import DataBundle, SampleSpec
@@ -34,6 +33,7 @@ from training.rank.first_samples import check_first_samples
 from training.recomputation import check_recomputation, recompute_blocks
 from training.run_model import build_run_model
 from training.strategies.build import build_strategy, states_of
+from training.strategies.gradient_hooks import refuse_nonlinear_gradients, refuse_nonlinear_hooks
 from training.strategies.shardable import refuse_foreign_uses, refuse_scalars
 from training.strategies.stages import check_parts
 from training.strategies.strategy import Strategy
@@ -116,15 +116,15 @@ def _build_strategy(context: RankContext, bundle: DataBundle, objective: Objecti
     if (mode := settings.compute.activation_checkpointing) != "off":
         recompute_blocks(module, mode, model=settings.model.name)
         if is_import_path(settings.model.name):
-            inputs, is_compiled = _two_inputs(bundle, context.device), settings.compute.compile != "off"
+            inputs, is_compiled = _two_samples(bundle, context.device)[0], settings.compute.compile != "off"
             check_recomputation(module, inputs, model=settings.model.name, is_compiled=is_compiled)
     if context.place.world > 1:
         has_broadcast = settings.strategy.name == "ddp" and settings.loop.logical_shards is None
         check_agreement(module, model=settings.model.name, device=context.device, has_broadcast=has_broadcast)
     if settings.strategy.name == "pipeline":
         check_parts(module, _two_samples(bundle, context.device)[0], model=settings.model.name)
-    if context.place.world > 1 and is_import_path(settings.model.name):
-        _refuse_unshardable(module, settings, bundle, context.device)
+    if is_import_path(settings.model.name):
+        _refuse_undistributable(module, context, bundle)
     peak_rate = peak_learning_rate(settings.optimizer, settings.loop.global_batch)
     strategy = build_strategy(
         module,
@@ -140,15 +140,21 @@ def _build_strategy(context: RankContext, bundle: DataBundle, objective: Objecti
     return strategy
 
 
-def _refuse_unshardable(
-    module: nn.Module, settings: TrainingSettings, bundle: DataBundle, device: torch.device
-) -> None:
-    """Refuse a model of the user's own that the strategy could not divide among the ranks."""
-    strategy, model = settings.strategy, settings.model.name
-    if strategy.is_zero or strategy.is_fully_sharded:
+def _refuse_undistributable(module: nn.Module, context: RankContext, bundle: DataBundle) -> None:
+    """Refuse a model of the user's own that the strategy could not divide among the ranks, or would train otherwise than one process."""
+    settings, is_one_process = context.settings, context.place.world == 1
+    strategy, model, shards = settings.strategy, settings.model.name, settings.loop.logical_shards
+    inputs = _two_samples(bundle, context.device)[0]
+    if not is_one_process and (strategy.is_zero or strategy.is_fully_sharded):
         refuse_scalars(module, strategy=strategy.name, model=model)
-    if strategy.is_fully_sharded:
-        refuse_foreign_uses(module, _two_samples(bundle, device)[0], strategy=strategy.name, model=model)
+    if not is_one_process and strategy.is_fully_sharded:
+        refuse_foreign_uses(module, inputs, strategy=strategy.name, model=model)
+    if not is_one_process or shards is not None:
+        has_parts = strategy.is_fully_sharded or strategy.name == "zero3"
+        refuse_nonlinear_hooks(module, model=model, has_parts=has_parts and not is_one_process)
+    is_averaged = not is_one_process and shards is None and strategy.name != "pipeline"
+    if is_averaged or settings.precision.mode == "fp16":
+        refuse_nonlinear_gradients(module, inputs, model=model)
 
 
 def _rebuilt(settings: TrainingSettings, spec: SampleSpec, device: torch.device) -> nn.Module:

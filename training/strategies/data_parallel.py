@@ -25,6 +25,7 @@ from training.data.types import Batch
 from training.errors import SettingsError
 from training.passes import OneByOne, Passes, PassesDone, StepContext
 from training.precision import Precision
+from training.recomputation import kept_state
 from training.strategies.buffers import copy_from_rank_0
 from training.strategies.single_process import SingleProcess
 from training.strategies.strategy import MakeOptimizer
@@ -111,7 +112,8 @@ class DataParallel(SingleProcess):
         that of an uninterrupted one. It also keeps the state of a communication hook by bucket. This backward pass fills the buckets
         from the last weight to the first, as those of most models do, and is the only one with that purpose.
         """
-        self._parallel(None).backward()
+        with kept_state(self.module):  # which hooks of weights may change
+            self._parallel(None).backward()
         self.module.zero_grad(set_to_none=True)
 
     def accumulating(self) -> AbstractContextManager[None]:

@@ -8,7 +8,7 @@ within a group, gradients are summed over the groups.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import cast
 
@@ -22,6 +22,7 @@ from torch.distributed.tensor import DTensor
 from training.checkpoint.sharding import whole
 from training.config.schema import StrategySettings
 from training.strategies.buffers import copy_from_rank_0
+from training.strategies.gradient_hooks import Hook, attach_hooks, hooks_of
 from training.strategies.single_process import SingleProcess
 from training.strategies.skeleton import assembled, skeleton_of
 from training.strategies.strategy import MakeOptimizer
@@ -45,6 +46,7 @@ class FullySharded(SingleProcess):
     ) -> None:
         world = dist.get_world_size()
         self._skeleton = skeleton_of(module)
+        hooks = {name: found for name, one in module.named_parameters() if (found := hooks_of(one))}
         mesh = _mesh(device, settings, world=world)
         offload = CPUOffloadPolicy() if settings.offload else OffloadPolicy()
         for part in (*units_of(module), module):
@@ -55,6 +57,8 @@ class FullySharded(SingleProcess):
                 mp_policy=_mixed_precision(settings, is_whole=part is module),
                 offload_policy=offload,
             )
+        if hooks:
+            _keep_hooks(module, hooks)
         super().__init__(module, make_optimizer)
         self.averaged_ranks = world
 
@@ -101,6 +105,17 @@ def _mesh(device: torch.device, settings: StrategySettings, *, world: int) -> De
         replicas = settings.replicas
         return init_device_mesh(device.type, (replicas, world // replicas), mesh_dim_names=("replicate", "shard"))
     return init_device_mesh(device.type, (world,), mesh_dim_names=("shard",))
+
+
+def _keep_hooks(module: nn.Module, hooks: Mapping[str, Mapping[int, Hook]]) -> None:
+    """Let the whole weights, of which a backward pass computes the gradients before they are divided, run hooks of the model."""
+    for part in module.modules():
+        if isinstance(part, FSDPModule):
+            part.unshard()
+    attach_hooks(module.named_parameters(), hooks)
+    for part in module.modules():
+        if isinstance(part, FSDPModule):
+            part.reshard()
 
 
 def _mixed_precision(settings: StrategySettings, *, is_whole: bool) -> MixedPrecisionPolicy:
