@@ -21,9 +21,20 @@ def trial_copy(module: nn.Module) -> nn.Module | None:
     if sum(one.numel() for one in module.parameters()) > _MOST_PARAMETERS:
         return None
     try:
-        return copy.deepcopy(module)
+        return copy_of(module)
     except Exception:  # noqa: BLE001 - whatever a user's attribute raises
         return None
+
+
+def copy_of(module: nn.Module) -> nn.Module:
+    """A copy of a model, also of one that keeps what it has computed, such as `torch.nn.utils.weight_norm` and `prune`."""
+    return copy.deepcopy(module, {id(one): one.detach().clone() for one in computed_in(module)})
+
+
+def computed_in(module: nn.Module) -> Iterator[Tensor]:
+    """The attributes of a model that it has computed from its weights: torch copies none with a graph."""
+    for part in module.modules():
+        yield from (one for one in vars(part).values() if isinstance(one, Tensor) and not one.is_leaf)
 
 
 def run_trial(module: nn.Module, inputs: Tensor) -> bool:

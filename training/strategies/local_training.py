@@ -14,7 +14,6 @@ Between two averages the ranks still exchange the few numbers of a window (`trai
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,6 +31,7 @@ from training.communication.ranks import load_optimizer, mean_over_ranks, of_all
 from training.communication.weight_averager import WeightAverager
 from training.config.schema import CommunicationSettings
 from training.errors import NonFiniteLossError
+from training.models.trial_copy import copy_of
 from training.precision import Precision
 from training.strategies.data_parallel import DataParallel
 from training.strategies.strategy import MakeOptimizer
@@ -112,7 +112,7 @@ class LocalTraining(DataParallel):
         means = self._own.means()
         if dist.get_rank() > 0:
             return self.module
-        copied = copy.deepcopy(self.module)
+        copied = copy_of(self.module)
         give_to(copied, means)
         return copied
 

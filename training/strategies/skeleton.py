@@ -8,13 +8,15 @@ import torch
 from torch import nn
 
 from training.checkpoint.sharding import NamedTensors
+from training.models.trial_copy import computed_in
 
 
 def skeleton_of(module: nn.Module) -> nn.Module:
     """A copy of a module on torch's meta device, which allocates nothing: names, shapes and types, and which weights are shared."""
     bare = {id(value): nn.Parameter(value.to("meta"), value.requires_grad) for value in module.parameters()}
     buffers = {id(value): value.to("meta") for value in module.buffers()}
-    return copy.deepcopy(module, {**bare, **buffers})
+    computed = {id(value): value.detach().to("meta") for value in computed_in(module)}
+    return copy.deepcopy(module, {**bare, **buffers, **computed})
 
 
 def assembled(skeleton: nn.Module, state: NamedTensors, *, live: nn.Module) -> nn.Module:

@@ -7,7 +7,6 @@ their ranks.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 
 from training.errors import SettingsError
 from training.models.parts import Part, parts_of
-from training.models.trial_copy import drawing_on
+from training.models.trial_copy import copy_of, drawing_on
 from training.seeding import seed_step
 
 MOST_COMPARED = 10**9
@@ -158,7 +157,7 @@ def _computed(
     module: nn.Module, inputs: Tensor, forward_of: Callable[[nn.Module], Callable[[Tensor], Tensor]]
 ) -> dict[str, Tensor]:
     """The outputs of a copy of a model, and the gradients of its parameters, by what they are; with the same random numbers each time."""
-    copied = copy.deepcopy(module)
+    copied = copy_of(module)
     with drawing_on(inputs.device):
         seed_step(0, 0, 0, 0)
         outputs = forward_of(copied)(inputs)

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
+from torch.nn.utils import prune
 from torch.optim import AdamW
 
 from observability.runlog import Evaluated, Restored, read_all, select
@@ -216,6 +217,9 @@ class Blocks(nn.Module):
             second.inner.weight = first.inner.weight
         if kind == "looped":
             self.blocks = nn.ModuleList([first, second, first, first])
+        if kind == "normed":
+            nn.utils.weight_norm(first.inner)
+            prune.random_unstructured(self.head, "weight", 0.5)
         if kind == "scalar":
             first.scale = nn.Parameter(torch.tensor(2.0))
 
@@ -245,8 +249,8 @@ def recipe_of(kind: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("kind", ["tied", "looped", "sequence"])
-def test_blocks_that_share_weights_or_are_used_more_than_once_train_as_in_one_process(
+@pytest.mark.parametrize("kind", ["tied", "looped", "sequence", "normed"])
+def test_blocks_that_share_weights_are_used_more_than_once_or_compute_weights_train_as_in_one_process(
     tmp_path: Path, kind: str
 ) -> None:
     train(tmp_path / "one", 1, **recipe_of(kind))
