@@ -91,7 +91,6 @@ class DataParallel(SingleProcess):
             static_graph=communication.static_graph,
             find_unused_parameters=communication.unused_parameters,
         )
-        self._named = list(module.named_parameters())
         self._looks_for_unused = not (communication.static_graph or communication.unused_parameters)
         if not communication.static_graph:
             self._divide_into_buckets()
@@ -152,18 +151,17 @@ class DataParallel(SingleProcess):
             self._powersgd.end_step(applied=applied)
 
     def check_used(self) -> None:
-        """See after the passes of a step that they have used every weight.
+        """See after the passes of a step that its last one has used every weight, so that all gradients are summed.
 
         Torch says so at the start of the next step: after the last one, and before a checkpoint, nobody would learn that the gradients
         which share a bucket with an unused weight are those of one rank.
 
         Raises:
-            SettingsError: they have not, on this rank.
+            RuntimeError: it has not, on this rank; see `unused_by`.
         """
-        if self._looks_for_unused and self._parallel.require_backward_grad_sync:
-            unused = [name for name, one in self._named if one.requires_grad and one.grad is None]
-            if unused and self.has_gradients:  # without any, the objective is at fault
-                raise _unused(unused)
+        # Without any gradient the objective is at fault.
+        if self._looks_for_unused and self._parallel.require_backward_grad_sync and self.has_gradients:
+            self._parallel.reducer._check_reducer_finalized()  # noqa: SLF001 - the check of the next step
 
     def unused_by(self, error: RuntimeError) -> SettingsError | None:
         """An error of DDP about a step that has not used every weight, in the words of the settings; None for any other."""
@@ -194,11 +192,11 @@ class _Announced(OneByOne):
         self._parallel.start_step(step, scale=self._precision.scale)
         try:
             done = super().run(step, micro_batches, total=total)
+            self._parallel.check_used()
         except RuntimeError as error:
             if (unused := self._parallel.unused_by(error)) is not None:
                 raise unused from error
             raise
-        self._parallel.check_used()
         return done
 
 

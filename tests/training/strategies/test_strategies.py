@@ -106,22 +106,29 @@ class Branching(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("every", "steps"), [(0, 5), (3, 5), (3, 3)], ids=["never", "not-in-every-step", "not-in-the-last-step"]
+    ("every", "steps", "accumulation"),
+    [(0, 5, 1), (3, 5, 1), (3, 3, 1), (2, 1, 2)],
+    ids=["never", "not-in-every-step", "not-in-the-last-step", "not-in-the-last-micro-batch"],
 )
 def test_weights_that_a_step_does_not_use_are_refused_by_name_or_allowed_by_a_setting(
-    tmp_path: Path, every: int, steps: int
+    tmp_path: Path, every: int, steps: int, accumulation: int
 ) -> None:
     recipe: dict[str, Any] = {
         "model": {"name": f"{__name__}:Branching", "options": {"every": every}},
-        "loop": {"max_steps": steps},
+        "loop": {"max_steps": steps, "accumulation": accumulation},
         "schedule": {"name": "constant"},
     }
     with pytest.raises(SettingsError, match=r"has not used branch\.weight, branch\.bias of the model") as refused:
         train(tmp_path / "refused", 2, **recipe)
     assert "communication.unused_parameters=true" in refused.value.remedy
     train(tmp_path / "allowed", 2, **recipe, communication={"unused_parameters": True})
+    if accumulation > 1:  # the same micro-batches
+        recipe["loop"]["accumulation"] = 2 * accumulation
     train(tmp_path / "one", 1, **recipe)
     assert losses_of(tmp_path / "allowed") == pytest.approx(losses_of(tmp_path / "one"), rel=1e-4)
+    allowed = exported(tmp_path / "allowed")
+    for name, value in exported(tmp_path / "one").items():
+        torch.testing.assert_close(allowed[name], value, rtol=1e-3, atol=2e-4)
 
 
 UNUSED: dict[str, Any] = {
