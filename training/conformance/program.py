@@ -104,7 +104,12 @@ def _measured(options: JobOptions, folder: Path) -> FabricFacts:
     """What the ranks leave in a folder that they share."""
     ranks = ["-m", "training.conformance", "fabric", *(["--gpus"] if options.gpus else [])]
     if options.here:
-        here = ["--standalone", f"--nproc-per-node={options.nodes * max(1, options.gpus)}", *ranks]
+        here = [
+            "--standalone",
+            f"--log-dir={os.devnull}",
+            f"--nproc-per-node={options.nodes * max(1, options.gpus)}",
+            *ranks,
+        ]
         _run("-m", "torch.distributed.run", *here, environment={OUTPUT_VARIABLE: str(folder)})
     else:
         pods = {"nodes": options.nodes, "gpus": options.gpus, "cpus": options.cpus, "start-minutes": _FABRIC_MINUTES}

@@ -102,6 +102,7 @@ def rank_command(scale: ScaleSettings, task_file: Path) -> list[str]:
         *rendezvous,
         f"--nproc-per-node={per_node}",
         "--max-restarts=0",
+        f"--log-dir={os.devnull}",  # else it leaves an empty folder of its own
         *rank,
     ]
 

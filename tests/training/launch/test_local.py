@@ -51,7 +51,12 @@ def test_a_rank_that_ends_early_is_a_failure_with_its_exit_status(tmp_path: Path
 
 @pytest.mark.extended
 @pytest.mark.parametrize(("launcher", "workers"), [("plain", 1), ("torchrun", 2)])
-def test_a_crash_of_a_rank_that_has_finished_changes_nothing(tmp_path: Path, launcher: str, workers: int) -> None:
+def test_a_crash_of_a_rank_that_has_finished_changes_nothing_and_leaves_no_folder(
+    tmp_path: Path, launcher: str, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
     trace = tmp_path / "trace"
     settings = small_settings(
         model={"name": f"{FAULTS}:aborting_at_exit", "options": {"trace": str(trace)}},
@@ -61,6 +66,7 @@ def test_a_crash_of_a_rank_that_has_finished_changes_nothing(tmp_path: Path, lau
     outcome = ProcessLauncher().launch(task, on_phase=lambda _: None)
     assert outcome.status == "done"
     assert trace.exists()
+    assert list(temporary.glob("torchelastic_*")) == []
 
 
 def test_the_output_of_a_rank_that_cannot_start_is_in_the_error(tmp_path: Path) -> None:

@@ -219,7 +219,7 @@ class Blocks(nn.Module):
             self.blocks = nn.ModuleList([first, second, first, first])
         if kind == "normed":
             nn.utils.weight_norm(first.inner)
-            prune.random_unstructured(self.head, "weight", 0.5)
+            prune.random_unstructured(self.head, "weight", 0.5)  # type: ignore[no-untyped-call]
         if kind == "scalar":
             first.scale = nn.Parameter(torch.tensor(2.0))
 
