@@ -45,6 +45,15 @@ REMEDY_OF_LOST_LOADER = (
     "it is often the out-of-memory killer, or a full /dev/shm (Bus error): check dmesg or the pod's status; lower data.loader_workers or "
     "data.prefetch, or give the ranks more memory"
 )
+_REMEDY_OF_DIFFERENCE = (
+    "in this step the ranks use different weights, or call collectives of the model's own, e.g. in a branch that depends on the rank, a "
+    "random number or the batch: let every rank take the same branch; with strategy.name=ddp and communication.unused_parameters=true "
+    "they may use different weights"
+)
+_REMEDY_OF_CONNECTIONS = (
+    "every rank lost the others: a connection broke or a step took longer than scale.collective_timeout (check the network), or the code "
+    "lets the ranks run different collectives (compare their stacks in the run's folder, failures/)"
+)
 _MISMATCH = re.compile(r"(?P<received>\d+) vs (?P<expected>\d+)\. Received data size doesn't match expected size")
 """Gloo's message when it ends a process (gloo, transport/tcp/pair.cc)."""
 
@@ -207,6 +216,10 @@ def cause(run_directory: Path, *, attempt: int, ended: WorkersFailedError, scale
     missing = raised or _of_missing_ranks(run_directory, records, facts, attempt=attempt, ended=ended, scale=scale)
     if missing is not None:
         return missing
+    if len(records) == scale.workers:
+        return _of_difference(run_directory, records[0], attempt=attempt) or replace(
+            records[0], remedy=records[0].remedy or _REMEDY_OF_CONNECTIONS
+        )
     if records and not ended.exits:
         return records[0]
     if not evidence.has_started(run_directory, attempt=attempt):
@@ -297,6 +310,8 @@ def _of_exit(rank: int, status: int | None, found: Evidence, *, output: str) -> 
 
 def _of_aborted(run_directory: Path, died: Failure, *, attempt: int, scale: ScaleSettings) -> Failure:
     """The failure of the ranks that the rank which NCCL's watchdog aborted has waited for: those that have entered fewer collectives."""
+    if (different := _of_difference(run_directory, died, attempt=attempt)) is not None:
+        return different
     entered = flight_records.entered(run_directory, attempt=attempt)
     silent = [rank for rank in range(scale.workers) if rank not in entered]
     fewest = min((one.number for one in entered.values()), default=0)
@@ -314,6 +329,20 @@ def _of_aborted(run_directory: Path, died: Failure, *, attempt: int, scale: Scal
     return _of_silence(left, scale.collective_timeout, waits=flight_records.waits_in_words(waiting, behind))
 
 
+def _of_difference(run_directory: Path, first: Failure, *, attempt: int) -> Failure | None:
+    """The failure of ranks that have waited for each other in different collectives; None if they are not known to have."""
+    places = flight_records.differing(run_directory, attempt=attempt)
+    if not places:
+        return None
+    return replace(
+        first,
+        cause=Cause.CODE,
+        message=f"{flight_records.waits_in_words(places, [])}\n{first.headline}",
+        remedy=_REMEDY_OF_DIFFERENCE,
+        trace="",
+    )
+
+
 def _of_mismatch(died: Failure, received: int, expected: int) -> Failure:
     """The failure of a rank that Gloo has aborted, because what another rank sent does not fit its collective."""
     return replace(
@@ -321,9 +350,7 @@ def _of_mismatch(died: Failure, received: int, expected: int) -> Failure:
         cause=Cause.CODE,  # the same samples and random numbers would decide the same again
         message=f"{died.headline}: another rank sent {received:,} bytes for a collective of {expected:,}, so the ranks do not "
         "run the same collectives",
-        remedy="in this step the ranks use different weights, e.g. in a branch that depends on a random number or on the "
-        "batch: let every rank take the same branch; with strategy.name=ddp and communication.unused_parameters=true they "
-        "may differ",
+        remedy=_REMEDY_OF_DIFFERENCE,
     )
 
 

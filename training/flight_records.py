@@ -22,6 +22,7 @@ from typing import Any, Final, NoReturn
 
 from training.evidence import FOLDER
 
+_SUM: Final = "all_reduce"
 NCCL_SUFFIX: Final = "-nccl-"
 """torch appends the rank."""
 
@@ -61,8 +62,24 @@ def entered(run_directory: Path, *, attempt: int) -> dict[int, Collective]:
     for path in (run_directory / FOLDER).glob(f"attempt-{attempt}-rank-*.flight*"):
         last = _last(path)
         if last is not None:
-            found[int(path.name.partition(".")[0].rpartition("-")[2])] = last
+            found[_rank_of(path)] = last
     return found
+
+
+def differing(run_directory: Path, *, attempt: int) -> dict[int, Collective]:
+    """What the ranks have entered in the first place of a group's order in which they differ; empty if they do not, as far as is known."""
+    places = defaultdict[tuple[str, int], dict[int, Collective]](dict)
+    for path in (run_directory / FOLDER).glob(f"attempt-{attempt}-rank-*.flight*"):
+        for entry in _entries(path):
+            if not entry.get("is_p2p"):
+                place = str(entry.get("process_group")), int(entry["collective_seq_id"])
+                places[place][_rank_of(path)] = _collective(entry)
+    for _, found in sorted(places.items(), key=lambda item: item[0][1]):
+        # The ranks may give a collective other sizes, as of their parts, but a sum.
+        kinds = {(one.name, one.values if one.name == _SUM else "") for one in found.values()}
+        if len(kinds) > 1:
+            return found
+    return {}
 
 
 def aborted(run_directory: Path, *, attempt: int) -> bool:
@@ -84,12 +101,24 @@ def waits_in_words(places_of: Mapping[int, Collective], silent: Sequence[int]) -
 
 
 def _last(path: Path) -> Collective | None:
-    """The last collective of a dump; None without one, or if the dump is damaged. Of Gloo's, torch does not record which have ended."""
+    """The last collective of a dump; None without one. Of Gloo's, torch does not record which have ended."""
+    entries = _entries(path)
+    return _collective(entries[-1]) if entries else None
+
+
+def _entries(path: Path) -> list[Mapping[str, Any]]:
+    """The collectives of a dump, the newest last; none of a damaged one."""
     with suppress(OSError, ValueError, KeyError, TypeError, EOFError, pickle.UnpicklingError):
         read = _unpickled if NCCL_SUFFIX in path.name else json.loads
-        entries = read(path.read_bytes())["entries"]
-        return _collective(entries[-1]) if entries else None
-    return None
+        entries: list[Mapping[str, Any]] = read(path.read_bytes())["entries"]
+        for entry in entries:
+            _collective(entry)
+        return entries
+    return []
+
+
+def _rank_of(path: Path) -> int:
+    return int(path.name.partition(".")[0].rpartition("-")[2])
 
 
 class _PlainUnpickler(pickle.Unpickler):

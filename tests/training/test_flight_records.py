@@ -109,3 +109,22 @@ def test_a_rank_that_nccl_s_watchdog_aborts_is_not_taken_for_the_one_that_hangs(
         found = failures.cause(run, attempt=0, ended=ended, scale=scale)
         assert re.match(said, found.message)
         assert found.cause is cause
+
+
+def test_ranks_that_waited_in_different_collectives_are_an_error_of_the_code(tmp_path: Path) -> None:
+    ended = WorkersFailedError("workers exited with status 1", exits={0: 1, 1: 1})
+
+    def caused(second: list[dict[str, Any]]) -> failures.Failure:
+        leave(tmp_path, 0, json.dumps({"entries": [entry(40), entry(41), entry(42)]}))
+        leave(tmp_path, 1, json.dumps({"entries": second}))
+        return failures.cause(tmp_path, attempt=0, ended=ended, scale=ScaleSettings(launcher="torchrun", workers=2))
+
+    for rank in (0, 1):
+        lost = failures.Failure.of(RuntimeError("[gloo/x.cc:78] Timed out waiting 12000ms"), rank=rank)
+        (tmp_path / FOLDER).mkdir(exist_ok=True)
+        failures.record(tmp_path, lost, attempt=0)
+    assert caused([entry(40), entry(41)]).cause is Cause.COMMUNICATION
+    part = {**entry(41), "profiling_name": "gloo:all_gather"}
+    assert caused([entry(40), part]).cause is Cause.CODE
+    assert caused([entry(40), {**entry(41), "input_sizes": [[3]]}]).cause is Cause.CODE
+    assert caused([entry(40), {**part, "is_p2p": True}]).cause is Cause.COMMUNICATION
