@@ -108,7 +108,8 @@ class Zero:
         if self.has_gradients:
             raise SettingsError(
                 f"strategy.name={self._name}: the first step does not use {listed(unused)}",
-                remedy="freeze them (requires_grad_(False)) or use them in every step; strategy.name=fsdp2 leaves them as they are",
+                remedy="freeze them (requires_grad_(False)) or use them in every step, and set use_reentrant=False for "
+                "torch.utils.checkpoint, which would hide them; strategy.name=fsdp2 leaves them as they are",
             )
 
     def update(
