@@ -144,17 +144,16 @@ def _refuse_undistributable(module: nn.Module, context: RankContext, bundle: Dat
     """Refuse a model of the user's own that the strategy could not divide among the ranks, or would train otherwise than one process."""
     settings, is_one_process = context.settings, context.place.world == 1
     strategy, model, shards = settings.strategy, settings.model.name, settings.loop.logical_shards
-    inputs = _two_samples(bundle, context.device)[0]
+    is_averaged = not is_one_process and shards is None and strategy.name != "pipeline"
     if not is_one_process and (strategy.is_zero or strategy.is_fully_sharded):
         refuse_scalars(module, strategy=strategy.name, model=model)
     if not is_one_process and strategy.is_fully_sharded:
-        refuse_foreign_uses(module, inputs, strategy=strategy.name, model=model)
+        refuse_foreign_uses(module, _two_samples(bundle, context.device)[0], strategy=strategy.name, model=model)
     if not is_one_process or shards is not None:
         has_parts = strategy.is_fully_sharded or strategy.name == "zero3"
         refuse_nonlinear_hooks(module, model=model, has_parts=has_parts and not is_one_process)
-    is_averaged = not is_one_process and shards is None and strategy.name != "pipeline"
     if is_averaged or settings.precision.mode == "fp16":
-        refuse_nonlinear_gradients(module, inputs, model=model)
+        refuse_nonlinear_gradients(module, _two_samples(bundle, context.device)[0], model=model)
 
 
 def _rebuilt(settings: TrainingSettings, spec: SampleSpec, device: torch.device) -> nn.Module:
