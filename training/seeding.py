@@ -74,17 +74,6 @@ def seed_step(seed: int, step: int, micro: int, rank: int, *, own: Sequence[Gene
     _seed_own(own, mixed)
 
 
-@contextmanager
-def global_generators_kept() -> Iterator[None]:
-    """Afterwards the global generators of torch (on the CPU), NumPy and Python are where they were before the block."""
-    before, draw_again = torch.get_rng_state(), kept_draws()
-    try:
-        yield
-    finally:
-        torch.set_rng_state(before)
-        draw_again()
-
-
 def kept_draws(own: Sequence[Generator] = ()) -> Callable[[], None]:
     """What lets the global generators of Python and NumPy, and those of `own`, draw the numbers again that they draw next."""
     python, numpy = random.getstate(), np.random.get_state()
@@ -116,11 +105,15 @@ def seeded_reading(seed: int, epoch: int, position: int, *, own: Sequence[Genera
     """
     digest = hashlib.blake2b(struct.pack("<3Q", seed, epoch, position), digest_size=8, person=b"reading").digest()
     mixed = int.from_bytes(digest, "little")
-    with global_generators_kept():
-        torch.default_generator.manual_seed(mixed)
-        _seed_host_generators(mixed)
-        _seed_own(own, mixed)
+    before, draw_again = torch.get_rng_state(), kept_draws()
+    torch.default_generator.manual_seed(mixed)
+    _seed_host_generators(mixed)
+    _seed_own(own, mixed)
+    try:
         yield
+    finally:
+        torch.set_rng_state(before)
+        draw_again()
 
 
 def generators_of(*owners: object) -> tuple[Generator, ...]:

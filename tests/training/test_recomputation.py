@@ -63,6 +63,7 @@ def trained(module: nn.Module, *, compiled: bool = False) -> list[Any]:
     """The gradients of three steps, what the generators draw after each, and the state in the end."""
     random.seed(2)
     np.random.seed(2)
+    GLOBAL.bit_generator.state = np.random.PCG64(2).state
     found: list[Any] = []
     compute = torch.compile(module, backend="aot_eager") if compiled else module
     for seed in range(3):
@@ -72,7 +73,7 @@ def trained(module: nn.Module, *, compiled: bool = False) -> list[Any]:
     return [*found, *([one.calls, one.seen] for one in module.modules() if isinstance(one, Drawing))]
 
 
-KINDS = ("python", "numpy", "own-numpy", "own-python", "own-torch", "own-legacy", "counter", "list")
+KINDS = ("python", "numpy", "own-numpy", "own-python", "own-torch", "own-legacy", "of-the-module", "counter", "list")
 
 
 @pytest.mark.parametrize("mode", ["full", "selective"])
@@ -83,10 +84,9 @@ def test_blocks_draw_and_count_as_without_checkpointing(kind: str, mode: Literal
     torch.testing.assert_close(trained(recomputed), trained(model(kind, "off")), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("kind", ["of-the-module", "iterator"])
-def test_a_block_that_computes_something_else_the_second_time_is_refused_by_name(kind: str) -> None:
+def test_a_block_that_computes_something_else_the_second_time_is_refused_by_name() -> None:
     with pytest.raises(SettingsError, match=r"block 0\.0 of model\.name=own"):
-        check_recomputation(model(kind, "full"), torch.randn(2, 4), model="own", is_compiled=False)
+        check_recomputation(model("iterator", "full"), torch.randn(2, 4), model="own", is_compiled=False)
 
 
 def test_a_block_that_changes_its_inputs_is_refused() -> None:

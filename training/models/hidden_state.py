@@ -16,9 +16,9 @@ from torch.utils._pytree import tree_leaves
 
 from training.data.types import SampleSpec
 from training.errors import SettingsError
-from training.models.trial_copy import trial_copy
+from training.models.trial_copy import drawing_on, trial_copy
 from training.objectives.objective import Objective
-from training.seeding import generators_of, global_generators_kept, seed_step
+from training.seeding import generators_of, seed_step
 
 _PASSES = 3
 _ROWS = 4
@@ -111,14 +111,12 @@ def _load(restored: nn.Module, state: dict[str, Tensor], model: str) -> None:
 
 @contextmanager
 def _trial(module: nn.Module) -> Iterator[None]:
-    devices = {one.device for one in (*module.parameters(), *module.buffers()) if one.device.type == "cuda"}
-    with (
-        torch.no_grad(),
-        torch.random.fork_rng(devices),
-        global_generators_kept(),
-        torch.compiler.set_stance("force_eager"),
-    ):
+    with torch.no_grad(), drawing_on(_device(module)), torch.compiler.set_stance("force_eager"):
         yield
+
+
+def _device(module: nn.Module) -> torch.device:
+    return next((one.device for one in (*module.parameters(), *module.buffers())), torch.device("cpu"))
 
 
 def _used(module: nn.Module, spec: SampleSpec) -> nn.Module | None:
@@ -148,11 +146,10 @@ def _outputs(module: nn.Module, buffers: dict[str, Tensor], spec: SampleSpec) ->
 
 
 def _pass(module: nn.Module, spec: SampleSpec, number: int) -> list[Tensor]:
-    device = next((one.device for one in (*module.parameters(), *module.buffers())), torch.device("cpu"))
     seed_step(0, number, 0, 0, own=generators_of(module))
     shape = (_ROWS, *spec.shape)
     inputs = torch.randint(spec.vocabulary, shape) if spec.vocabulary else torch.randn(shape)
-    return [one.clone() for one in tree_leaves(module(inputs.to(device))) if isinstance(one, Tensor)]
+    return [one.clone() for one in tree_leaves(module(inputs.to(_device(module)))) if isinstance(one, Tensor)]
 
 
 def _measured(objective: Objective, outputs: Tensor, targets: Tensor) -> list[Tensor]:

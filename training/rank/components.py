@@ -16,6 +16,7 @@ from training.checkpoint.remote.location import RemoteLocation
 from training.checkpoint.stateful import StateRegistry
 from training.checkpoint.store import FOLDER, CheckpointStore, local_store
 from training.compute import compile_steps
+from training.config.schema import TrainingSettings
 from training.data.order import BatchPlan
 from training.data.reading import read_samples
 from training.data.types import DataBundle, SampleSpec
