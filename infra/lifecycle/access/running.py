@@ -40,7 +40,7 @@ class RunningCluster(Protocol):
 
 
 class StackCluster:
-    """The cluster in the outputs of an environment's stack; its CRDs are read once.
+    """The cluster in the outputs of an environment's stack; once it is found, neither they nor its CRDs are read again.
 
     Args:
         settings: the environment.
@@ -48,6 +48,7 @@ class StackCluster:
 
     def __init__(self, settings: StackSettings) -> None:
         self._settings = settings
+        self._api: KubernetesApi | None = None
 
     def crds(self) -> tuple[Manifest, ...] | None:
         """See `RunningCluster`; also None if the first `up` was interrupted before it exported outputs."""
@@ -55,6 +56,11 @@ class StackCluster:
 
     def api(self) -> KubernetesApi | None:
         """See `RunningCluster`."""
+        if self._api is None:
+            self._api = self._connected()
+        return self._api
+
+    def _connected(self) -> KubernetesApi | None:
         try:
             outputs = outputs_of_stack(self._settings.environment.name)
         except NoStackError:

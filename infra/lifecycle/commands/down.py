@@ -9,7 +9,7 @@ from infra.kube.errors import ApiError, ConnectionLostError
 from infra.lifecycle.account.aws import Clients
 from infra.lifecycle.commands.case import allowed_case, answer, connected
 from infra.lifecycle.commands.leftovers import leaks
-from infra.lifecycle.commands.recovery import recover
+from infra.lifecycle.commands.recovery import api_of, recover
 from infra.lifecycle.leftovers.ownership import StackName
 from infra.lifecycle.options import DownOptions, LeaksOptions
 from infra.lifecycle.preflight.case import Case
@@ -45,9 +45,8 @@ def down(options: DownOptions) -> int:
         check_unlocked(options.env)
     is_confirmed = _confirm(options, settings.environment.kind)
     with connected(case):
-        if settings.cluster.is_shared:  # nothing else would delete what a release has on it
-            recover(case)
         api = _empty(options, case, is_confirmed=is_confirmed or options.yes)
+        recover(case, api, is_teardown=True)
         status = Destroying(
             destroy=lambda is_confirmed: pulumi_cli.run("destroy", environment=options.env, is_confirmed=is_confirmed),
             resources=lambda: _resources(options.env),
@@ -97,7 +96,7 @@ def _empty(options: DownOptions, case: Case, *, is_confirmed: bool) -> Kubernete
     Raises:
         RefusedError: the cluster exists and does not answer, or an operator does not let go of what was deleted.
     """
-    api = case.cluster.api()
+    api = api_of(case)
     if api is None:
         return None
     try:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from infra.kube.api import KubernetesApi
 from infra.lifecycle.preflight.case import Case
 from infra.lifecycle.show import print_line
@@ -18,11 +15,13 @@ from platform_charts.charts.installs import chart_installs
 from platform_charts.objects.namespaces import kubernetes_minor
 
 
-def recover(case: Case) -> None:
+def recover(case: Case, api: KubernetesApi | None, *, is_teardown: bool = False) -> None:
     """Forget interrupted operations with which nothing is lost, and make Helm's records and the state agree.
 
     Args:
-        case: the environment, whose cluster can be reached if there is one.
+        case: the environment.
+        api: API server of its cluster, see `api_of`; None leaves the releases as they are.
+        is_teardown: the stack is removed next, and not updated.
 
     Raises:
         RefusedError: another pulumi runs, or was killed and holds the lock.
@@ -31,15 +30,15 @@ def recover(case: Case) -> None:
     if case.state is None:
         return
     name, state = case.settings.environment.name, case.state
-    interrupted, api = state_of(state).interrupted, _api(case, state)
-    repairs = [] if api is None else list(find_repairs(api, state, _releases(case)))
+    interrupted = state_of(state).interrupted
+    repairs = [] if api is None else list(find_repairs(api, state, _releases(case), is_teardown=is_teardown))
     if not interrupted and not repairs:
         return
     check_unlocked(name)
     pulumi_cli.end_orphans()
     print_line("the last update was interrupted; what it left is made good first:")
     for one in interrupted:
-        print_line(f"  {one}: the update repeats it")
+        print_line(f"  {one}: forgotten, because nothing is lost if it is repeated")
     if interrupted:
         state = forget_interrupted(name, export_state(name))
     for repair in repairs:
@@ -48,11 +47,11 @@ def recover(case: Case) -> None:
         apply_repair(api, state, repair, environment=name)
 
 
-def _api(case: Case, state: Mapping[str, Any]) -> KubernetesApi | None:
+def api_of(case: Case) -> KubernetesApi | None:
     """The API server also of a first update that was killed: the stack has its outputs only at the end of one."""
-    known = case.cluster.api() or case.existing_api
-    found = next((one["outputs"] for one in resources_in(state) if one["type"] == CLUSTER and one.get("outputs")), None)
-    if known is not None or found is None:
+    clusters = (one for one in resources_in(case.state or {}) if one["type"] == CLUSTER and one.get("outputs"))
+    found = next((one["outputs"] for one in clusters), None)
+    if (known := case.api) is not None or found is None:
         return known
     authority = found["certificateAuthority"]["data"]
     minor = kubernetes_minor(case.settings, case.release)

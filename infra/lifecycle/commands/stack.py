@@ -7,11 +7,10 @@ from functools import partial
 
 from infra.kube.api import KubernetesApi
 from infra.kube.connection import API_SERVER
-from infra.lifecycle.access.running import StackCluster
 from infra.lifecycle.access.tunnel import open_tunnel
 from infra.lifecycle.commands.case import answer, case_of, connected, ready_case
 from infra.lifecycle.commands.own_images import OwnImages
-from infra.lifecycle.commands.recovery import recover
+from infra.lifecycle.commands.recovery import api_of, recover
 from infra.lifecycle.options import (
     ChangeOptions,
     DriftOptions,
@@ -54,7 +53,7 @@ def preview(options: ChangeOptions) -> int:
         status, document = pulumi_cli.shown_preview(options.env)
         for line in explain_database(document):
             print_line(line)
-        api = None if status else StackCluster(case.settings).api()
+        api = None if status else case.cluster.api()
         if api is not None:
             _explain(plan_of_update(document), api)
     return status
@@ -73,7 +72,7 @@ def up(options: UpOptions) -> int:
     case = ready_case(options.env)
     with connected(case):
         _check(case)
-        recover(case)
+        recover(case, api_of(case))
 
     def pulumi(*targets: str) -> int:
         return pulumi_cli.run("up", environment=options.env, is_confirmed=options.yes, targets=targets)
@@ -93,7 +92,6 @@ def up(options: UpOptions) -> int:
 def take_back(options: DriftOptions, case: Case) -> int:
     """Run the preflight, then an update that first reads what there is; returns pulumi's exit status."""
     _check(case)
-    recover(case)
     return update(options, case, refreshes=True)
 
 
@@ -103,7 +101,7 @@ def update(options: UpdateOptions, case: Case, *, refreshes: bool = False) -> in
     The program runs twice: for the preview, which the user confirms, and for the update. If nothing changes, once.
     """
     pulumi = partial(pulumi_cli.run, "up", environment=options.env, refreshes=refreshes)
-    api = StackCluster(case.settings).api()
+    api = case.cluster.api()
     if api is None:
         return pulumi(is_confirmed=options.yes)
     status, document = pulumi_cli.shown_preview(options.env, refreshes=refreshes)

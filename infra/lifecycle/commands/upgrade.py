@@ -46,7 +46,7 @@ def upgrade(options: UpgradeOptions) -> int:
     with connected(case):
         api = _connect(options.env, case)
         if not options.plan:
-            recover(case)
+            recover(case, api)
         _check_direction(options, case, deployed, running=running_minor(api))
         for line in _changes(deployed, case.release):
             print_line(line)

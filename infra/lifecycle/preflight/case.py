@@ -126,6 +126,15 @@ class Case:
         output = None if found is None else found.output
         return None if output is None else self.connect(output, region=self.settings.aws.region)
 
+    @property
+    def api(self) -> KubernetesApi | None:
+        """The API server of the stack's cluster, or of the existing one that it goes to; None if there is none yet.
+
+        Raises:
+            PlatformError: the stack's outputs cannot be read, or there is no way to connect.
+        """
+        return self.cluster.api() or self.existing_api
+
     @cached_property
     def crds_of_cluster(self) -> tuple[Manifest, ...] | None:
         """CRDs of the cluster that the platform is, or is to be, installed on; None if there is no cluster yet.

@@ -203,8 +203,7 @@ def crds_can_be_upgraded(case: Case) -> Iterator[Answer]:
 
 def no_object_loses_a_field(case: Case) -> Iterator[Answer]:
     """The release's CRDs have every field that an object in the cluster sets."""
-    live = case.crds_of_cluster
-    api = None if live is None else case.existing_api or case.cluster.api()
+    live, api = case.crds_of_cluster, case.api
     if live is None or api is None:
         return
     for lost in lost_fields(api, live, crds_of_release(case)):

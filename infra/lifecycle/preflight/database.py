@@ -65,8 +65,7 @@ def _obstacles(case: Case, live: Mapping[str, Any], runs: str) -> Iterator[Answe
     if wanted not in majors:
         remedy = f"choose one of {', '.join(majors)}" if majors else "let RDS upgrade the minor version first"
         yield f"{runs}: RDS does not upgrade {version} to {wanted}", remedy
-    api = case.cluster.api() or case.existing_api
-    backups = None if api is None else ClusterBackups(api, now=case.now)
+    backups = None if case.api is None else ClusterBackups(case.api, now=case.now)
     if backups is not None and (running := backups.running()):
         yield f"{runs}: {running}", "wait until it ends"
     if _has_snapshot(rds, live["DBInstanceIdentifier"], now=case.now):

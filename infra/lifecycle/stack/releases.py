@@ -1,13 +1,13 @@
 """Helm releases whose record and the stack's state disagree, because an update was killed between the two.
 
 Helm keeps a record of each revision in a Secret. The record that a killed installation leaves makes every later one fail with "cannot
-re-use a name that is still in use", and that of a killed upgrade with "another operation is in progress" (helm, pkg/action). Pulumi's
-provider adopts objects that exist (`upsert_existing_objects`), but no releases.
+re-use a name that is still in use", and that of a killed upgrade with "another operation is in progress"; a release without any record
+cannot be upgraded or removed (helm, pkg/action). Pulumi's provider adopts objects that exist (`upsert_existing_objects`), but no releases.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,7 @@ class Repair:
         namespace: its namespace.
         forgotten: Helm's records to delete. The objects stay, and the next installation or upgrade takes them over.
         is_imported: it is deployed, and comes into the state.
-        urn: URN to refresh, since Helm has no record of it any more; empty if it has.
+        urn: URN to take out of the state, since Helm has no record of it any more; empty if it has.
     """
 
     name: str
@@ -45,33 +45,39 @@ class Repair:
         what = f"Helm release {self.namespace}/{self.name}"
         if self.is_imported:
             return f"{what} is deployed, and the state lacks it: imported"
+        if not self.forgotten:
+            return f"{what} is in the state, and Helm has it no more: taken out of the state"
         statuses = ", ".join(sorted({_label(one, "status") for one in self.forgotten}))
         return f"{what} was left {statuses}: Helm's record of that is deleted, and its objects are taken over"
 
 
-def find_repairs(api: KubernetesApi, state: Mapping[str, Any], releases: Iterable[tuple[str, str]]) -> Iterator[Repair]:
+def find_repairs(
+    api: KubernetesApi, state: Mapping[str, Any], releases: Iterable[tuple[str, str]], *, is_teardown: bool = False
+) -> Iterator[Repair]:
     """What makes Helm's records and a stack's state agree, while no update runs.
 
     Args:
         api: the API server.
         state: the exported state.
         releases: namespace and name of each release of the program.
+        is_teardown: a removal follows, which Helm makes of an unfinished release as well.
 
     Raises:
         ApiError: the API server rejects a request.
         ConnectionLostError: it does not answer.
     """
     in_state = {(one["inputs"]["namespace"], one["inputs"]["name"]): str(one["urn"]) for one in releases_in(state)}
-    unfinished = _records(api, f"status in ({','.join((*_PENDING, _UNINSTALLING))})")
-    missing = sorted({name for namespace, name in releases if (namespace, name) not in in_state})
-    others = _records(api, f"name in ({','.join(missing)})") if missing else {}
-    for namespace, name in releases:
-        key = (namespace, name)
-        if key not in in_state:
-            yield from _outside_state(namespace, name, others.get(key, ()))
-        elif records := unfinished.get(key):
-            is_gone = any(_label(one, "status") == _UNINSTALLING for one in records)
-            yield Repair(name=name, namespace=namespace, forgotten=records, urn=in_state[key] if is_gone else "")
+    wanted = dict.fromkeys((*releases, *in_state))
+    records = _records(api, {name for _, name in wanted})
+    for key in wanted:
+        (namespace, name), urn, found = key, in_state.get(key), records.get(key, ())
+        if urn is None:
+            yield from _outside_state(namespace, name, found)
+        elif not found:
+            yield Repair(name=name, namespace=namespace, urn=urn)
+        elif not is_teardown and (unfinished := _with_status(found, *_PENDING, _UNINSTALLING)):
+            is_gone = bool(_with_status(unfinished, _UNINSTALLING))
+            yield Repair(name=name, namespace=namespace, forgotten=unfinished, urn=urn if is_gone else "")
 
 
 def apply_repair(api: KubernetesApi, state: Mapping[str, Any], repair: Repair, *, environment: str) -> None:
@@ -89,21 +95,25 @@ def apply_repair(api: KubernetesApi, state: Mapping[str, Any], repair: Repair, *
 
 
 def _outside_state(namespace: str, name: str, records: tuple[Manifest, ...]) -> Iterator[Repair]:
-    unfinished = tuple(one for one in records if _label(one, "status") != _DEPLOYED)
-    is_deployed = len(unfinished) < len(records)
-    pending = tuple(one for one in unfinished if _label(one, "status") in _PENDING)
-    if is_deployed:
+    if _with_status(records, _DEPLOYED):
+        pending = _with_status(records, *_PENDING)
         yield Repair(name=name, namespace=namespace, forgotten=pending, is_imported=True)
     elif records:
         yield Repair(name=name, namespace=namespace, forgotten=records)
 
 
-def _records(api: KubernetesApi, selector: str) -> dict[tuple[str, str], tuple[Manifest, ...]]:
+def _records(api: KubernetesApi, names: Collection[str]) -> dict[tuple[str, str], tuple[Manifest, ...]]:
+    """Helm's records of the last revisions of these releases: those before are superseded, and many."""
     found: dict[tuple[str, str], tuple[Manifest, ...]] = {}
-    for one in api.items("v1", "Secret", labels=f"owner=helm,{selector}"):
+    selector = f"owner=helm,status!=superseded,name in ({','.join(sorted(names))})"
+    for one in api.items("v1", "Secret", labels=selector) if names else ():
         key = (one["metadata"]["namespace"], _label(one, "name"))
         found[key] = (*found.get(key, ()), one)
     return found
+
+
+def _with_status(records: Iterable[Manifest], *statuses: str) -> tuple[Manifest, ...]:
+    return tuple(one for one in records if _label(one, "status") in statuses)
 
 
 def _label(record: Manifest, name: str) -> str:

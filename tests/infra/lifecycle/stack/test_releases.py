@@ -70,6 +70,7 @@ IMPORT = f"import kubernetes:helm.sh/v3:Release kueue {NAMESPACE}/kueue --parent
             True, ["superseded", "pending-rollback"], ["superseded"], "", id="killed while it was rolled back"
         ),
         pytest.param(True, ["uninstalling"], [], f"refresh --target {URN}", id="killed in a removal"),
+        pytest.param(True, [], [], f"refresh --target {URN}", id="removed, and killed before the state was written"),
         pytest.param(True, ["superseded", "deployed"], ["superseded", "deployed"], "", id="nothing was killed"),
     ],
 )

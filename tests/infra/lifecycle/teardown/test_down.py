@@ -71,6 +71,11 @@ class Down:
         if self.is_lost:
             raise ConnectionLostError("cannot list APIService: the API server does not answer")
 
+    def repairs(self, *_: object, is_teardown: bool) -> tuple[()]:
+        assert is_teardown
+        self.deleted.append("releases")
+        return ()
+
     def deleting(self, kind: str) -> Callable[..., None]:
         def delete(_api: object, *, say: object, within: Within) -> None:
             self.deleted.append(kind)
@@ -87,6 +92,7 @@ def down(
     made = Down(stack, ran, monkeypatch, capsys, [job])
     monkeypatch.setattr("infra.lifecycle.access.running.StackCluster.api", lambda _cluster: object())
     monkeypatch.setattr(f"{HERE}.check_served", made.check_served)
+    monkeypatch.setattr("infra.lifecycle.commands.recovery.find_repairs", made.repairs)
     monkeypatch.setattr(f"{HERE}.find_workloads", lambda _api, **_: list(made.found))
     monkeypatch.setattr(f"{HERE}.kept_namespaces", lambda _api: iter(("namespace research is being deleted: RayJobs",)))
     monkeypatch.setattr(f"{HERE}.leaks", made.audit)
@@ -101,18 +107,17 @@ def down(
 def test_the_cluster_is_emptied_in_order_before_the_stack(down: Down) -> None:
     down.stack()
     assert down("--yes") == 0
-    assert down.deleted == ["workloads", "exposed", "claims", "audit of dev"]
+    assert down.deleted == ["workloads", "exposed", "claims", "releases", "audit of dev"]
     assert down.limits == [None, None, None]
     assert down.ran() == ["destroy"]
     down.left = 1
     assert main(["destroy", "--env", "dev", "--yes"]) == 1, "the old name, and something is left in the account"
-    assert down.deleted[4:] == down.deleted[:4]
+    assert down.deleted[5:] == down.deleted[:5]
     assert down.ran() == ["destroy", "destroy"]
 
 
 def test_of_an_existing_cluster_only_the_stacks_namespaces_are_emptied(down: Down) -> None:
     down.patch.setattr("infra.lifecycle.commands.case.load_environment", lambda _: settings_of("existing-cluster"))
-    down.patch.setattr(f"{HERE}.recover", lambda _case: down.deleted.append("recovery"))
     down.patch.setattr(f"{HERE}.own_namespaces", lambda _api: frozenset({"research"}))
     down.stack(resources=[KEY])
     assert down("--yes", env="existing-cluster") == 3
@@ -122,7 +127,6 @@ def test_of_an_existing_cluster_only_the_stacks_namespaces_are_emptied(down: Dow
     assert (down.deleted, down.ran()) == ([], [])
     down.stack()
     assert down("--yes", env="existing-cluster") == 0
-    assert down.deleted[0] == "recovery", "nothing else deletes what an interrupted release has on such a cluster"
     assert down.limits == 3 * [frozenset({"research"})]
     assert down.ran() == ["destroy"]
 
@@ -204,7 +208,7 @@ def test_an_interrupted_destroy_is_run_again_and_an_interrupted_creation_explain
     assert (down.deleted, down.ran()) == ([], [])
     down.stack(operations=[pending("deleting", GROUP, **group)])
     assert down("--yes") == 0
-    assert down.ran() == ["destroy"]
+    assert down.ran() == ["stack", "destroy"]
 
 
 def test_a_destroy_that_gets_further_is_tried_again(down: Down, tmp_path: Path) -> None:
@@ -221,7 +225,7 @@ def test_a_destroy_that_changes_nothing_is_tried_again_only_after_what_blocked_i
     down.stack(resources=VPCS, says="exit 255")
     down.cleared = [0]  # as without permissions
     assert down("--yes") == 255
-    assert (len(down.deleted), down.ran()) == (3, ["destroy"])
+    assert (len(down.deleted), down.ran()) == (4, ["destroy"])
     down.cleared = [2, 0]  # as when the command is run again, and only what is blocked is left
     assert down("--yes") == 255
     assert down.ran() == ["destroy", "destroy", "destroy"]
