@@ -15,12 +15,16 @@ class ApiError(RefusedError):
     Attributes:
         code: HTTP status.
         reason: Kubernetes's machine-readable reason, e.g. `AlreadyExists`; empty if a proxy answered instead.
+        fields: paths of the fields that it is about.
     """
 
-    def __init__(self, message: str, *, remedy: str = "", code: int = 0, reason: str = "") -> None:
+    def __init__(
+        self, message: str, *, remedy: str = "", code: int = 0, reason: str = "", fields: tuple[str, ...] = ()
+    ) -> None:
         super().__init__(message, remedy=remedy)
         self.code = code
         self.reason = reason
+        self.fields = fields
 
     @classmethod
     def from_body(cls, body: bytes | str, *, code: int, request: str) -> ApiError:
@@ -38,11 +42,13 @@ class ApiError(RefusedError):
         except (ValueError, LookupError, TypeError):
             status, message = {}, " ".join(text.split())[:200]
         said = f": {message}" if message else ""
+        causes = (status.get("details") or {}).get("causes") or ()
         return cls(
             f"cannot {request}: the API server answers {code}{said}",
             remedy=_remedy(message, code),
             code=code,
             reason=str(status.get("reason", "")),
+            fields=tuple(one["field"] for one in causes if one.get("field")),
         )
 
     @property

@@ -12,8 +12,8 @@ from infra.kube.api import KubernetesApi
 from infra.kube.errors import ApiError
 from infra.lifecycle.commands.case import answer, connected, ready_case
 from infra.lifecycle.commands.stack import take_back as update_with_refresh
-from infra.lifecycle.drift.account import compare_preview, undeployed
-from infra.lifecycle.drift.cluster import compare, objects_of_state, take_back
+from infra.lifecycle.drift.account import compare_preview
+from infra.lifecycle.drift.cluster import compare, objects_of_state, refused_objects, take_back
 from infra.lifecycle.drift.difference import Difference
 from infra.lifecycle.drift.helm import changed_releases, installed_releases
 from infra.lifecycle.options import DriftOptions
@@ -21,7 +21,8 @@ from infra.lifecycle.preflight.case import Case
 from infra.lifecycle.preflight.checks import crds_of_release
 from infra.lifecycle.show import print_line
 from infra.lifecycle.stack import pulumi_cli
-from infra.lifecycle.stack.state import export_state
+from infra.lifecycle.stack.lock import check_unlocked
+from infra.lifecycle.stack.state import export_state, state_of
 from infra.spec.errors import ExitStatus, PlatformError, RefusedError, SettingsError
 from infra.spec.manifest import Manifest
 from platform_charts.charts.crds import of_deployed_charts
@@ -45,10 +46,11 @@ class _Found:
     def all(self) -> list[Difference]:
         return sorted((*self.by_update, *self.by_apply))
 
-    def known(self) -> _Found:
-        """Those that were compared."""
+    def reversible(self) -> _Found:
+        """Those that an update, or applying the object, takes back."""
         by_update, by_apply = (
-            tuple(one for one in found if one.kind != "unknown") for found in (self.by_update, self.by_apply)
+            tuple(one for one in found if one.kind in {"changed", "deleted"})
+            for found in (self.by_update, self.by_apply)
         )
         return replace(self, by_update=by_update, by_apply=by_apply)
 
@@ -58,7 +60,7 @@ def drift(options: DriftOptions) -> int:
 
     Raises:
         SettingsError: options that exclude each other.
-        RefusedError: the user did not confirm.
+        RefusedError: another pulumi runs, the last update was interrupted, or the user did not confirm.
         ConnectionLostError: the cluster does not answer.
     """
     if not options.fix and (options.yes or options.jobs):
@@ -69,31 +71,48 @@ def drift(options: DriftOptions) -> int:
         )
     case = ready_case(options.env)
     state = case.state or {}
+    _check_settled(options.env, state)
     with connected(case, say=_say_beside_json if options.json else print_line):
         # First, because Pulumi explains a cluster that does not answer by what to do about one that is gone.
         in_cluster = _in_cluster(case, state)
+        refused = refused_objects(state, in_cluster.by_update)
         try:
-            preview = pulumi_cli.preview_document(options.env, refreshes=True)
-        except PlatformError:  # e.g. an immutable field that somebody has changed: the cluster's differences are known
+            preview = pulumi_cli.preview_document(options.env, refreshes=True, excluded=refused)
+        except PlatformError:  # the cluster's differences are known
             for one in in_cluster.all():
                 _say_beside_json(str(one))
             raise
         theirs = [one.resource.rpartition("/")[2] for one in in_cluster.by_update if one.resource.startswith(_RELEASE)]
-        by_update = (*compare_preview(preview), *in_cluster.by_update)
-        found, waiting = replace(in_cluster, by_update=by_update), undeployed(preview, releases=theirs)
+        account = compare_preview(preview, releases=theirs)
+        found = replace(in_cluster, by_update=(*account.differences, *in_cluster.by_update))
         if options.json:
-            _print_json(options.env, found, waiting)
+            _print_json(options.env, found, account.undeployed)
         else:
-            _print(options, found, waiting)
-        if options.fix and found.known().all():
-            return _fix(options, case, found.known())
+            _print(options, found, account.undeployed)
+        if options.fix and found.reversible().all():
+            return _fix(options, case, found.reversible(), excluded=refused)
     return ExitStatus.FAILED if found.all() else ExitStatus.DONE
 
 
-def _fix(options: DriftOptions, case: Case, found: _Found) -> int:
+def _check_settled(env: str, state: Mapping[str, Any]) -> None:
+    """Refuse a stack in the middle of a change, whose state is not what there will be.
+
+    Raises:
+        RefusedError: another pulumi runs or was killed; says how to go on.
+    """
+    check_unlocked(env)
+    if interrupted := state_of(state).interrupted:
+        raise RefusedError(
+            f"nothing was compared: the last change of stack {env} was interrupted, and its state does not say how "
+            f"{len(interrupted)} operations ended, e.g. {interrupted[0]}",
+            remedy=f"finish it: `make up ENV={env}`, then repeat the command",
+        )
+
+
+def _fix(options: DriftOptions, case: Case, found: _Found, *, excluded: Sequence[str]) -> int:
     if found.by_update:
         print_line("the resources of the program first, by an update that reads what there is:")
-        if status := update_with_refresh(options, case):
+        if status := update_with_refresh(options, case, excluded=excluded):
             return status
     api = case.cluster.api()
     if found.by_apply and api is not None:
@@ -151,7 +170,7 @@ def _in_cluster(case: Case, state: Mapping[str, Any]) -> _Found:
     if api is not None:
         try:
             releases = tuple(installed_releases(api))
-            by_update += compare(api, objects_of_state(state))
+            by_update += compare(api, objects_of_state(state).values())
             by_update += changed_releases(releases, state)
             by_apply += compare(api, _crds(case, api))
             by_apply += compare(api, (one for release in releases for one in release.objects()))

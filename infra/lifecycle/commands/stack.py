@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from functools import partial
 
 from infra.kube.api import KubernetesApi
@@ -89,22 +90,22 @@ def up(options: UpOptions) -> int:
     ).run()
 
 
-def take_back(options: DriftOptions, case: Case) -> int:
+def take_back(options: DriftOptions, case: Case, *, excluded: Sequence[str]) -> int:
     """Run the preflight, then an update that first reads what there is; returns pulumi's exit status."""
     _check(case)
-    return update(options, case, refreshes=True)
+    return update(options, case, refreshes=True, excluded=excluded)
 
 
-def update(options: UpdateOptions, case: Case, *, refreshes: bool = False) -> int:
+def update(options: UpdateOptions, case: Case, *, refreshes: bool = False, excluded: Sequence[str] = ()) -> int:
     """Update a stack, with the jobs kept off the nodes that it replaces; returns pulumi's exit status.
 
     The program runs twice: for the preview, which the user confirms, and for the update. If nothing changes, once.
     """
-    pulumi = partial(pulumi_cli.run, "up", environment=options.env, refreshes=refreshes)
+    pulumi = partial(pulumi_cli.run, "up", environment=options.env, refreshes=refreshes, excluded=excluded)
     api = case.cluster.api()
     if api is None:
         return pulumi(is_confirmed=options.yes)
-    status, document = pulumi_cli.shown_preview(options.env, refreshes=refreshes)
+    status, document = pulumi_cli.shown_preview(options.env, refreshes=refreshes, excluded=excluded)
     if status:
         return status
     if pulumi_cli.is_unchanged(document) and not _crds_to_apply(case):

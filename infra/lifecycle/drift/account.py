@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from infra.lifecycle.drift.difference import Difference, Where
 from infra.policy.tokens import HELM_RELEASE
@@ -41,15 +41,36 @@ class _Change:
     outside: set[str] = field(default_factory=set)
 
 
-def compare_preview(preview: Mapping[str, Any]) -> Iterator[Difference]:
+class AccountDrift(NamedTuple):
+    """What a preview after a refresh says.
+
+    Attributes:
+        differences: how the account differs from the state, and which releases are gone.
+        undeployed: number of resources that the program would change without any drift.
+    """
+
+    differences: tuple[Difference, ...]
+    undeployed: int
+
+
+def compare_preview(preview: Mapping[str, Any], *, releases: Collection[str] = ()) -> AccountDrift:
     """How the account differs from the state.
 
     Args:
         preview: the document of `pulumi preview --refresh --json`.
+        releases: names of the Helm releases that somebody has changed, whose inputs a refresh does not read.
     """
-    for urn, found in _changes(preview).items():
+    before = _inputs_of_state(preview)
+    changes = _changes(preview, before)
+    theirs = {urn for urn in changes if _type_of(urn) == HELM_RELEASE and urn.rpartition("::")[2] in releases}
+    waiting = {urn for urn, one in changes.items() if one.is_deleted or urn not in before or one.paths > one.outside}
+    return AccountDrift(tuple(_differences(changes, before)), len(waiting - theirs))
+
+
+def _differences(changes: Mapping[str, _Change], before: Mapping[str, Mapping[str, Any]]) -> Iterator[Difference]:
+    for urn, found in changes.items():
         type_ = _type_of(urn)
-        is_gone = found.is_new and urn in _inputs_of_state(preview)
+        is_gone = found.is_new and urn in before
         # Kubernetes objects are compared with the cluster itself, and those of a release unless it is gone.
         if type_.startswith("kubernetes:") and not (type_ == HELM_RELEASE and is_gone):
             continue
@@ -60,22 +81,8 @@ def compare_preview(preview: Mapping[str, Any]) -> Iterator[Difference]:
             yield Difference(where="account", resource=_name(urn), kind="changed", paths=tuple(sorted(found.outside)))
 
 
-def undeployed(preview: Mapping[str, Any], *, releases: Collection[str] = ()) -> int:
-    """How many resources the program would change without any drift.
-
-    Args:
-        preview: the document of `pulumi preview --refresh --json`.
-        releases: names of the Helm releases that somebody has changed, whose inputs a refresh does not read.
-    """
-    known, changes = _inputs_of_state(preview), _changes(preview)
-    theirs = {urn for urn in changes if _type_of(urn) == HELM_RELEASE and urn.rpartition("::")[2] in releases}
-    waiting = (urn for urn, one in changes.items() if one.is_deleted or urn not in known or one.paths > one.outside)
-    return len({*waiting} - theirs)
-
-
-def _changes(preview: Mapping[str, Any]) -> dict[str, _Change]:
+def _changes(preview: Mapping[str, Any], before: Mapping[str, Mapping[str, Any]]) -> dict[str, _Change]:
     """What the preview does to each resource that it changes, but those that only group others."""
-    before = _inputs_of_state(preview)
     found: dict[str, _Change] = {}
     for one in preview.get("steps") or ():
         urn, operation = str(one["urn"]), one["op"]

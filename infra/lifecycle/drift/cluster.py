@@ -20,20 +20,32 @@ from infra.spec.manifest import Manifest
 _MANAGER = "drift"
 """Field manager of the dry runs; it never owns anything."""
 
+_LONGEST_NAME = 63
+"""Of every kind (RFC 1123, label)."""
+
 _FROM_PULUMI = ("apiVersion", "kind", "metadata")
 
 
-def objects_of_state(state: Mapping[str, Any]) -> Iterator[Manifest]:
-    """The Kubernetes objects in an exported state, without the fields with secrets, which it has encrypted.
+def objects_of_state(state: Mapping[str, Any]) -> Mapping[str, Manifest]:
+    """The Kubernetes objects in an exported state by URN, without the fields with secrets, which it has encrypted.
 
     Args:
         state: what `pulumi stack export` prints.
     """
+    found: dict[str, Manifest] = {}
     for one in resources_in(state):
         inputs = one.get("inputs") or {}
         is_object = str(one["type"]).startswith("kubernetes:") and all(key in inputs for key in _FROM_PULUMI)
         if is_object and not one.get("delete"):
-            yield {key: value for key, value in inputs.items() if not key.startswith("__") and not has_secret(value)}
+            kept = {key: value for key, value in inputs.items() if not key.startswith("__") and not has_secret(value)}
+            found[str(one["urn"])] = kept
+    return found
+
+
+def refused_objects(state: Mapping[str, Any], differences: Iterable[Difference]) -> tuple[str, ...]:
+    """URNs of the objects that the API server does not take as the stack made them: a preview or an update would fail at the first."""
+    refused = {one.resource for one in differences if one.kind in {"immutable", "unknown"}}
+    return tuple(urn for urn, manifest in objects_of_state(state).items() if _name(manifest) in refused)
 
 
 def compare(api: KubernetesApi, manifests: Iterable[Manifest]) -> Iterator[Difference]:
@@ -95,9 +107,21 @@ def _compared(api: KubernetesApi, manifest: Manifest) -> Difference | None:
             return differs(kind="deleted")
         wanted = api.apply(manifest, manager=_MANAGER, is_dry_run=True)
     except ApiError as error:
+        if error.fields and _may_be_created(api, manifest):
+            return differs(kind="immutable", paths=error.fields)
         return differs(kind="unknown", paths=(str(error.args[0]),))
     paths = differing_paths(live, wanted)
     return differs(kind="changed", paths=paths) if paths else None
+
+
+def _may_be_created(api: KubernetesApi, manifest: Manifest) -> bool:
+    """Whether the API server would take a new object like this one: what it refuses is only the change."""
+    name = f"{_MANAGER}-{manifest['metadata']['name']}"[:_LONGEST_NAME].rstrip("-.")
+    try:
+        api.create({**manifest, "metadata": {**manifest["metadata"], "name": name}}, is_dry_run=True)
+    except ApiError:
+        return False
+    return True
 
 
 def _without_annotations(manifest: Manifest) -> Manifest:

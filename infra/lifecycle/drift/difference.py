@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from infra.spec.manifest import Manifest
 
-Kind = Literal["changed", "deleted", "unknown"]
-"""Somebody changed or deleted it, or it could not be compared."""
+Kind = Literal["changed", "deleted", "immutable", "unknown"]
+"""Somebody changed or deleted it, made it anew with fields that the API server lets nobody change, or it could not be compared."""
 
 Where = Literal["account", "cluster"]
 
@@ -40,7 +40,8 @@ class Difference:
 
     def __str__(self) -> str:
         fields = f": {', '.join(self.paths)}" if self.paths else ""
-        return f"{self.where}: {self.resource} {self.kind}{fields}"
+        remedy = "; delete that object, then repeat" if self.kind == "immutable" else ""
+        return f"{self.where}: {self.resource} {self.kind}{fields}{remedy}"
 
     def dump(self) -> dict[str, Any]:
         """The difference as JSON types."""

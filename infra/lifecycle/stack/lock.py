@@ -1,4 +1,4 @@
-"""Whether another pulumi holds the lock of a stack, asked before its cluster or its state is changed."""
+"""Whether another pulumi holds the lock of a stack: asked before its cluster or its state is changed, and said by Pulumi meanwhile."""
 
 from __future__ import annotations
 
@@ -12,8 +12,27 @@ from infra.spec.errors import RefusedError
 from infra.spec.release_rules import ROOT
 from infra.spec.stack_outputs import find_pulumi
 
-_LOCKED = "the stack is currently locked"
-"""Pulumi's message of file, S3 and similar backends (pulumi, pkg/backend/diy/lock.go)."""
+_LOCKED = ("the stack is currently locked", "Another update is currently in progress")
+"""Pulumi's messages: of file, S3 and similar backends (pulumi, pkg/backend/diy/lock.go), and of Pulumi Cloud."""
+
+
+def says_locked(line: str) -> bool:
+    """Whether a line of Pulumi's says that the stack is locked; the next ones then say by whom."""
+    return any(message in line for message in _LOCKED)
+
+
+def locked_error(environment: str, said: str) -> RefusedError:
+    """The refusal of a locked stack.
+
+    Args:
+        environment: name of the stack.
+        said: Pulumi's message; its last line says who holds the lock.
+    """
+    holder = said.strip().splitlines()[-1].strip()
+    return RefusedError(
+        f"nothing was changed: stack {environment} is locked by another pulumi, which runs or was killed: {holder}",
+        remedy=f"wait until it ends. If it was killed: `pulumi cancel -s {environment} --yes`, then repeat the command",
+    )
 
 
 def check_unlocked(environment: str) -> None:
@@ -37,9 +56,5 @@ def check_unlocked(environment: str) -> None:
             text=True,
             check=False,
         )
-    if _LOCKED in asked.stderr:
-        holder = asked.stderr.strip().splitlines()[-1].strip()
-        raise RefusedError(
-            f"nothing was changed: stack {environment} is locked by another pulumi, which runs or was killed: {holder}",
-            remedy=f"wait until it ends. If it was killed: `pulumi cancel -s {environment}`, then repeat the command",
-        )
+    if says_locked(asked.stderr):
+        raise locked_error(environment, asked.stderr)

@@ -11,33 +11,36 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
 
+from infra.lifecycle.stack.lock import locked_error, says_locked
 from infra.policy.tokens import STACK
-from infra.spec.errors import PlatformError, RefusedError
+from infra.spec.errors import PlatformError
 from infra.spec.release_rules import ROOT
 from infra.spec.signals import ENDINGS, handling
 from infra.spec.stack_outputs import ask_pulumi, find_pulumi
 
 POLICY_PACK = "infra/policy"
 
-_LOCKED = ("the stack is currently locked", "Another update is currently in progress")
-"""Pulumi's messages for a locked stack: of file, S3 and similar backends, and of Pulumi Cloud."""
 
-
-def preview_document(environment: str, *, has_policies: bool = False, refreshes: bool = False) -> Mapping[str, Any]:
+def preview_document(
+    environment: str, *, has_policies: bool = False, refreshes: bool = False, excluded: Sequence[str] = ()
+) -> Mapping[str, Any]:
     """What an update would do, step by step, also to resources that stay the same (pulumi, pkg/backend/display/json.go).
 
     Args:
         environment: name of the stack.
         has_policies: whether a broken policy fails the preview.
         refreshes: compare with what there is, and not with the state.
+        excluded: URNs to leave out.
 
     Raises:
         PlatformError: the preview failed; carries its message.
     """
     more = [*(("--policy-pack", POLICY_PACK) if has_policies else ()), *(("--refresh",) if refreshes else ())]
+    more += [part for urn in excluded for part in ("--exclude", urn)]
     try:
         found: Mapping[str, Any] = json.loads(ask_pulumi(environment, "preview", "--json", "--show-sames", *more))
     except json.JSONDecodeError as error:
@@ -45,7 +48,9 @@ def preview_document(environment: str, *, has_policies: bool = False, refreshes:
     return found
 
 
-def shown_preview(environment: str, *, refreshes: bool = False) -> tuple[int, Mapping[str, Any]]:
+def shown_preview(
+    environment: str, *, refreshes: bool = False, excluded: Sequence[str] = ()
+) -> tuple[int, Mapping[str, Any]]:
     """Preview an update in the foreground, with the policy pack.
 
     The program runs once for what a person sees and for what the commands read, from the log of the engine's events.
@@ -53,6 +58,7 @@ def shown_preview(environment: str, *, refreshes: bool = False) -> tuple[int, Ma
     Args:
         environment: name of the stack.
         refreshes: compare with what there is, and not with the state.
+        excluded: URNs to leave out.
 
     Returns:
         pulumi's exit status, and what the update would do as `preview_document` has it.
@@ -63,7 +69,8 @@ def shown_preview(environment: str, *, refreshes: bool = False) -> tuple[int, Ma
     """
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "events")
-        status = run("preview", environment=environment, is_confirmed=False, refreshes=refreshes, event_log=log)
+        command = partial(run, "preview", environment=environment, is_confirmed=False)
+        status = command(refreshes=refreshes, excluded=excluded, event_log=log)
         events = map(json.loads, log.read_text(encoding="utf-8").splitlines()) if log.exists() else ()
         return status, {"steps": list(_steps(events))}
 
@@ -146,7 +153,7 @@ def run(
         arguments += ["--policy-pack", POLICY_PACK]
     if is_confirmed and command != "preview":
         arguments.append("--yes")
-    is_locked, signals = False, list[signal.Signals]()
+    locked, signals = "", list[signal.Signals]()
     # Pulumi asks and shows progress on stdin and stdout, which stay the terminal's.
     with (
         handling(ENDINGS, signals.append),
@@ -154,15 +161,14 @@ def run(
     ):
         assert pulumi.stderr is not None, "it is a pipe"
         for line in pulumi.stderr:
-            sys.stderr.write(line)
-            is_locked |= any(message in line for message in _LOCKED)
+            if locked or says_locked(line):
+                locked += line
+            else:
+                sys.stderr.write(line)
     if signals:
         raise KeyboardInterrupt
-    if is_locked:
-        raise RefusedError(
-            f"stack {environment} is locked by another pulumi, which runs or was killed",
-            remedy=f"wait until it ends. If it was killed: `pulumi cancel -s {environment}`, then repeat the command",
-        )
+    if locked:
+        raise locked_error(environment, locked)
     return pulumi.returncode
 
 

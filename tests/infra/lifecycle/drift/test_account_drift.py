@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from infra.lifecycle.cli import main
-from infra.lifecycle.drift.account import compare_preview, undeployed
+from infra.lifecycle.commands import drift
+from infra.lifecycle.drift.account import compare_preview
+from infra.lifecycle.drift.difference import Difference
 from infra.spec.errors import ExitStatus
 from tests.infra.lifecycle.conftest import Stack
 
@@ -43,7 +45,7 @@ def preview(*steps: Mapping[str, Any]) -> dict[str, Any]:
 
 def found_by(*steps: Mapping[str, Any]) -> list[tuple[str, str, tuple[str, ...]]]:
     """Resource, kind and paths of each difference of the account."""
-    found = list(compare_preview(preview(*steps)))
+    found = compare_preview(preview(*steps)).differences
     assert {one.where for one in found} <= {"account"}
     return [(one.resource, one.kind, one.paths) for one in found]
 
@@ -57,8 +59,8 @@ def test_what_nobody_touched_or_is_not_deployed_yet_is_no_drift() -> None:
     assert found_by(refreshed(BUCKET), IN_STATE, step(BUCKET, "same"), step(GROUP, "same")) == []
     waiting = (IN_STATE, step(GROUP, "update", SIZE, scalingConfig={"maxSize": 2}), step(COMPONENT, "update"))
     assert found_by(*waiting, step(BUCKET, "create")) == []
-    assert undeployed(preview(*waiting, step(BUCKET, "create"))) == 2
-    assert undeployed(preview(IN_STATE, step(GROUP, "delete"))) == 1
+    assert compare_preview(preview(*waiting, step(BUCKET, "create"))).undeployed == 2
+    assert compare_preview(preview(IN_STATE, step(GROUP, "delete"))).undeployed == 1
 
 
 def test_changed_and_deleted_resources_are_found_also_where_a_change_waits() -> None:
@@ -66,10 +68,10 @@ def test_changed_and_deleted_resources_are_found_also_where_a_change_waits() -> 
     theirs = step(GROUP, "update", SIZE, OWNER, scalingConfig={"maxSize": 2}, tags={"owner": "them"})
     deleted = ("Bucket checkpoints", "deleted", ())
     assert found_by(*gone, IN_STATE, theirs) == [deleted, ("NodeGroup t4", "changed", (OWNER,))]
-    assert undeployed(preview(*gone, IN_STATE, theirs)) == 1, "the size"
+    assert compare_preview(preview(*gone, IN_STATE, theirs)).undeployed == 1, "the size"
     theirs["oldState"]["inputs"]["scalingConfig"]["maxSize"] = 9
     assert found_by(*gone, IN_STATE, theirs) == [deleted, ("NodeGroup t4", "changed", (SIZE, OWNER))]
-    assert undeployed(preview(*gone, IN_STATE, theirs)) == 0
+    assert compare_preview(preview(*gone, IN_STATE, theirs)).undeployed == 0
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,7 @@ def test_a_change_that_replaces_its_resource_is_one_change_and_no_deletion() -> 
     replaced = [step(BUCKET, op, "bucket", bucket="theirs") for op in operations]
     assert found_by(refreshed(BUCKET, bucket="ours"), *replaced) == [("Bucket checkpoints", "changed", ("bucket",))]
     assert found_by(refreshed(BUCKET, bucket="theirs"), *replaced) == []
-    assert undeployed(preview(refreshed(BUCKET, bucket="theirs"), *replaced)) == 1
+    assert compare_preview(preview(refreshed(BUCKET, bucket="theirs"), *replaced)).undeployed == 1
 
 
 def test_what_only_follows_from_a_deleted_resource_is_no_drift() -> None:
@@ -102,7 +104,7 @@ def test_what_only_follows_from_a_deleted_resource_is_no_drift() -> None:
     group["newState"] = {"inputs": {"subnetIds": ["04da6b54-80e4-46f7-96ec-b56ff0331ba9"], "tags": {"owner": "us"}}}
     steps = (refreshed(BUCKET, bucket="b"), state, step(BUCKET, "create"), group)
     assert found_by(*steps) == [("Bucket checkpoints", "deleted", ()), ("NodeGroup t4", "changed", (OWNER,))]
-    assert undeployed(preview(*steps)) == 0
+    assert compare_preview(preview(*steps)).undeployed == 0
 
 
 def test_objects_of_the_cluster_are_left_to_the_cluster_and_a_role_beside_them_is_not() -> None:
@@ -115,11 +117,11 @@ def test_objects_of_the_cluster_are_left_to_the_cluster_and_a_role_beside_them_i
 def test_a_release_that_somebody_uninstalled_is_found() -> None:
     """Helm's own records, by which its objects are compared with the cluster, are gone with it."""
     release = f"{PROJECT}rtp:kubernetes:Charts$kubernetes:helm.sh/v3:Release::kueue"
-    (found,) = compare_preview(preview(refreshed(release), step(release, "create")))
+    [found] = compare_preview(preview(refreshed(release), step(release, "create"))).differences
     assert (found.where, found.resource, found.kind) == ("cluster", "Release kueue", "deleted")
     theirs = preview(refreshed(release), step(release, "update", "status"))
-    assert list(compare_preview(theirs)) == []
-    assert (undeployed(theirs), undeployed(theirs, releases=["kueue"])) == (1, 0)
+    assert compare_preview(theirs) == ((), 1)
+    assert compare_preview(theirs, releases=["kueue"]) == ((), 0)
 
 
 @pytest.mark.parametrize("has_drift", [True, False])
@@ -156,19 +158,50 @@ def test_what_differs_in_the_account_is_taken_back_by_an_update_that_refreshes(
     assert (changed[:1], {"--refresh", "--yes"} <= {*changed}) == ((["up"], True) if has_drift else ([], False))
 
 
+def test_an_object_that_nobody_can_change_is_left_to_its_owner_and_the_rest_is_compared_and_taken_back(
+    stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pulumi ends a whole preview or update at the first object that the API server refuses."""
+    metadata = {"name": "gp3"}
+    storage = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": metadata}
+    urn = f"{PROJECT}kubernetes:storage.k8s.io/v1:StorageClass::gp3"
+    stack()
+    _put_pulumi(tmp_path, has_drift=True, resources=[{"urn": urn, "type": urn.split("::")[2], "inputs": storage}])
+    kept = Difference(where="cluster", resource="StorageClass gp3", kind="immutable", paths=("parameters",))
+    monkeypatch.setattr(drift, "_in_cluster", lambda *_: drift._Found(by_update=(kept,), by_apply=()))
+    assert main(["drift", "--env", "dev", "--fix", "--yes"]) == ExitStatus.FAILED
+    previewed, changed = ((tmp_path / name).read_text() for name in ("previewed", "changed"))
+    assert f"--exclude {urn}" in previewed
+    assert f"--exclude {urn}" in changed
+
+
+@pytest.mark.parametrize("is_locked", [True, False])
+def test_a_stack_in_the_middle_of_a_change_is_not_compared(
+    stack: Stack, ran: Callable[[], list[str]], *, is_locked: bool
+) -> None:
+    """What the change has made and the state lacks would be differences that nobody made."""
+    if is_locked:
+        stack(init="could not create stack: the stack is currently locked by 1 lock(s).")
+    else:
+        stack(operations=[{"type": "updating", "resource": {"urn": GROUP, "type": "aws:eks/nodeGroup:NodeGroup"}}])
+    assert main(["drift", "--env", "dev", "--json"]) == ExitStatus.REFUSED
+    assert ran() == []
+
+
 @pytest.mark.parametrize("options", [["--yes"], ["--jobs", "go"], ["--fix", "--json"]])
 def test_options_that_exclude_each_other_are_refused(options: list[str]) -> None:
     assert main(["drift", "--env", "dev", *options]) == ExitStatus.WRONG_INPUT
 
 
-def _put_pulumi(folder: Path, *, has_drift: bool) -> None:
+def _put_pulumi(folder: Path, *, has_drift: bool, resources: Sequence[Mapping[str, Any]] = ()) -> None:
     theirs = step(GROUP, "update", OWNER, tags={"owner": "them"})
     document = preview(IN_STATE, theirs if has_drift else step(GROUP, "same"))
     (folder / "refreshed.json").write_text(json.dumps(document))
+    (folder / "state.json").write_text(json.dumps({"deployment": {"resources": resources}}))
     (folder / "pulumi").write_text(
-        f"#!/bin/sh\ncase \"$*\" in *export*) echo '{{}}' ;; *output*) echo '{{}}' ;;\n"
+        f"#!/bin/sh\ncase \"$*\" in *export*) cat {folder}/state.json ;; *output*) echo '{{}}' ;;\n"
         f'up*) echo "$*" > {folder}/changed ;;\n'
-        f"preview*--refresh*) cat {folder}/refreshed.json ;; *) exit 9 ;; esac\n"
+        f'preview*--refresh*) echo "$*" > {folder}/previewed; cat {folder}/refreshed.json ;; *) exit 9 ;; esac\n'
     )
 
 

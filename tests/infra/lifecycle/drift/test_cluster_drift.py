@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.lifecycle.drift.cluster import compare, objects_of_state, take_back
+from infra.lifecycle.drift.cluster import compare, objects_of_state, refused_objects, take_back
 from infra.lifecycle.drift.difference import Difference
 from infra.lifecycle.drift.helm import Release, changed_releases, installed_releases
 from infra.lifecycle.rollout.queues import hold_queues, release_queues
@@ -86,6 +86,30 @@ def test_what_the_api_server_refuses_is_not_good_and_what_it_does_not_serve_is_g
     assert ".unheard: field not declared in schema" in found.paths[0]
     gone = api_object("example.com/v1", "Widget", "one", namespace="default")
     assert list(compare(kubernetes_api, [gone])) == [changed("Widget default/one")]
+
+
+def test_an_object_made_anew_with_fields_that_nobody_can_change_is_named_with_them(kubernetes_api: Cluster) -> None:
+    """What the API server refuses in any object like this one is unknown still."""
+    container = {"name": "main", "image": "main:1"}
+    labels = {"app": "immutable"}
+    pods = {"metadata": {"labels": labels}, "spec": {"containers": [container], "restartPolicy": "Never"}}
+    job = api_object("batch/v1", "Job", "immutable", namespace="default", spec={"template": pods})
+    storage = api_object("storage.k8s.io/v1", "StorageClass", "immutable")
+    theirs = {**storage, "provisioner": "ebs.csi.aws.com", "parameters": {"type": "gp2"}}
+    ours = {**theirs, "parameters": {"type": "gp3"}}
+    changed_pods = {"containers": [{**container, "image": "main:2"}], "restartPolicy": "Never"}
+    with kubernetes_api.applied(job, theirs):
+        wanted = [{**job, "spec": {"template": {**pods, "spec": changed_pods}}}, ours]
+        found = list(compare(kubernetes_api, wanted))
+        assert [(one.kind, one.paths) for one in found] == [
+            ("immutable", ("spec.template",)),
+            ("immutable", ("parameters",)),
+        ]
+        odd = {**ours, "reclaimPolicy": "Never"}
+        assert [one.kind for one in compare(kubernetes_api, [odd])] == ["unknown"]
+    state = {"urn": "urn:s", "type": "kubernetes:storage.k8s.io/v1:StorageClass", "inputs": ours}
+    assert refused_objects({"deployment": {"resources": [state]}}, found) == ("urn:s",)
+    assert refused_objects({"deployment": {"resources": [state]}}, found[:1]) == ()
 
 
 @pytest.mark.extended
@@ -182,16 +206,16 @@ def test_the_objects_of_a_state_are_compared_without_their_secrets() -> None:
     secret = {**plain, "data": {"x": {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270"}}}
     kind = "kubernetes:core/v1:ConfigMap"
     resources = [
-        {"type": kind, "inputs": {**plain, "__fieldManager": "pulumi"}},
-        {"type": kind, "inputs": secret},
-        {"type": kind, "inputs": plain, "delete": True},
+        {"urn": "urn:a", "type": kind, "inputs": {**plain, "__fieldManager": "pulumi"}},
+        {"urn": "urn:b", "type": kind, "inputs": secret},
+        {"urn": "urn:c", "type": kind, "inputs": plain, "delete": True},
         {"type": "kubernetes:helm.sh/v3:Release", "inputs": {"chart": "kueue"}},
         {"type": "aws:ec2/vpc:Vpc", "inputs": {"cidrBlock": "10.0.0.0/16"}},
         {"type": "rtp:kubernetes:Objects"},
     ]
     without_data = {key: value for key, value in plain.items() if key != "data"}
-    assert list(objects_of_state({"deployment": {"resources": resources}})) == [plain, without_data]
-    assert list(objects_of_state({"deployment": None})) == []
+    assert objects_of_state({"deployment": {"resources": resources}}) == {"urn:a": plain, "urn:b": without_data}
+    assert objects_of_state({"deployment": None}) == {}
 
 
 def test_a_deleted_secret_is_found_and_its_content_is_not_compared(kubernetes_api: Cluster) -> None:

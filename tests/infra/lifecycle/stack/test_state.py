@@ -96,14 +96,17 @@ def test_an_environment_without_a_stack_has_no_state(stack: Stack, tmp_path: Pat
         read_state("dev")
 
 
-def test_a_lock_is_explained_after_pulumis_own_message(stack: Stack, capfd: pytest.CaptureFixture[str]) -> None:
-    for message in ("error: the stack is currently locked by 1 lock(s).", "Another update is currently in progress."):
-        stack(says=f"echo '{message}' >&2; exit 1")
-        with pytest.raises(RefusedError, match="stack dev is locked by another pulumi") as caught:
+def test_a_lock_is_said_once_with_its_holder(stack: Stack, capfd: pytest.CaptureFixture[str]) -> None:
+    for message in (
+        "the stack is currently locked by 1 lock(s).\n  me@here",
+        "Another update is currently in progress.",
+    ):
+        stack(says=f"echo 'warning: first' >&2; echo 'error: {message}' >&2; exit 1")
+        with pytest.raises(RefusedError, match=f"stack dev is locked by another .*{message.split()[-1]}") as caught:
             pulumi_cli.run("up", environment="dev", is_confirmed=True)
-        assert "`pulumi cancel -s dev`" in caught.value.remedy
+        assert "`pulumi cancel -s dev --yes`" in caught.value.remedy
         said = capfd.readouterr()
-        assert (said.out, said.err) == ("progress\n", f"{message}\n")
+        assert (said.out, said.err) == ("progress\n", "warning: first\n")
 
 
 @pytest.mark.usefixtures("hangups")

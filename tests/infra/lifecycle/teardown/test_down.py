@@ -143,7 +143,7 @@ def test_a_protected_and_a_locked_stack_keep_their_jobs(down: Down) -> None:
     assert down("--yes") == 3
     said = down.said()
     assert "changed: stack dev is locked by another pulumi, which runs or was killed: s3://…: created" in said
-    assert "`pulumi cancel -s dev`" in said
+    assert "`pulumi cancel -s dev --yes`" in said
     assert (down.deleted, down.ran()) == ([], [])
 
 
