@@ -11,6 +11,7 @@ from typing import Any
 from infra.kube.api import KubernetesApi
 from infra.kube.errors import ApiError
 from infra.lifecycle.commands.case import answer, connected, ready_case
+from infra.lifecycle.commands.recovery import naming_holds
 from infra.lifecycle.commands.stack import take_back as update_with_refresh
 from infra.lifecycle.drift.account import compare_preview
 from infra.lifecycle.drift.cluster import compare, objects_of_state, refused_objects, take_back
@@ -72,7 +73,8 @@ def drift(options: DriftOptions) -> int:
     case = ready_case(options.env)
     state = case.state or {}
     _check_settled(options.env, state)
-    with connected(case, say=_say_beside_json if options.json else print_line):
+    say = _say_beside_json if options.json else print_line
+    with connected(case, say=say), naming_holds(case, say=say):
         # First, because Pulumi explains a cluster that does not answer by what to do about one that is gone.
         in_cluster = _in_cluster(case, state)
         refused = refused_objects(state, in_cluster.by_update)

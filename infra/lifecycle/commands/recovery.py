@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
 from infra.kube.api import KubernetesApi
 from infra.lifecycle.preflight.case import Case
+from infra.lifecycle.rollout.hold import release_surely, say_held
 from infra.lifecycle.show import print_line
 from infra.lifecycle.stack import pulumi_cli
 from infra.lifecycle.stack.lock import check_unlocked
@@ -45,6 +49,22 @@ def recover(case: Case, api: KubernetesApi | None, *, is_teardown: bool = False)
         assert api is not None, "they come from it"
         print_line(f"  {repair}")
         apply_repair(api, state, repair, environment=name)
+
+
+@contextmanager
+def naming_holds(case: Case, *, say: Callable[[str], None] = print_line) -> Iterator[None]:
+    """Say last which queues are held, whatever ends the command: nothing else shows why no job starts."""
+    try:
+        yield
+    finally:
+        if (api := case.cluster.api()) is not None:
+            say_held(api, env=case.settings.environment.name, say=say)
+
+
+def end_holds(case: Case) -> None:
+    """Release the queues that an update held which was killed, once another one has done its work."""
+    if (api := case.cluster.api()) is not None:
+        release_surely(api, env=case.settings.environment.name, say=print_line)
 
 
 def api_of(case: Case) -> KubernetesApi | None:

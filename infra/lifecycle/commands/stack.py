@@ -11,7 +11,7 @@ from infra.kube.connection import API_SERVER
 from infra.lifecycle.access.tunnel import open_tunnel
 from infra.lifecycle.commands.case import answer, case_of, connected, ready_case
 from infra.lifecycle.commands.own_images import OwnImages
-from infra.lifecycle.commands.recovery import api_of, recover
+from infra.lifecycle.commands.recovery import api_of, end_holds, naming_holds, recover
 from infra.lifecycle.options import (
     ChangeOptions,
     DriftOptions,
@@ -49,7 +49,7 @@ def preflight(options: EnvironmentOptions) -> int:
 def preview(options: ChangeOptions) -> int:
     """Run the preflight, then `pulumi preview`, and say what an update does to jobs; returns pulumi's exit status."""
     case = ready_case(options.env)
-    with connected(case):
+    with connected(case), naming_holds(case):
         _check(case)
         status, document = pulumi_cli.shown_preview(options.env)
         for line in explain_database(document):
@@ -71,23 +71,23 @@ def up(options: UpOptions) -> int:
     if options.promote_from is not None:
         load_environment(options.promote_from)
     case = ready_case(options.env)
-    with connected(case):
-        _check(case)
-        recover(case, api_of(case))
 
     def pulumi(*targets: str) -> int:
         return pulumi_cli.run("up", environment=options.env, is_confirmed=options.yes, targets=targets)
 
-    return BringUp(
-        settings=case.settings,
-        account=case.account,
-        session=case.session,
-        probe=case.probe,
-        images=OwnImages(options.env, promote_from=options.promote_from),
-        pulumi=pulumi,
-        update=lambda: update(options, case),
-        say=print_line,
-    ).run()
+    with connected(case), naming_holds(case):
+        _check(case)
+        recover(case, api_of(case))
+        return BringUp(
+            settings=case.settings,
+            account=case.account,
+            session=case.session,
+            probe=case.probe,
+            images=OwnImages(options.env, promote_from=options.promote_from),
+            pulumi=pulumi,
+            update=lambda: update(options, case),
+            say=print_line,
+        ).run()
 
 
 def take_back(options: DriftOptions, case: Case, *, excluded: Sequence[str]) -> int:
@@ -110,10 +110,11 @@ def update(options: UpdateOptions, case: Case, *, refreshes: bool = False, exclu
         return status
     if pulumi_cli.is_unchanged(document) and not _crds_to_apply(case):
         print_line(f"{options.env} is up to date")
+        end_holds(case)
         return ExitStatus.DONE
     for line in explain_database(document):
         print_line(line)
-    return GuardedUpdate(
+    status = GuardedUpdate(
         environment=options.env,
         api=api,
         preview=document,
@@ -123,6 +124,9 @@ def update(options: UpdateOptions, case: Case, *, refreshes: bool = False, exclu
         seconds=options.hours * 3600,
         say=print_line,
     ).run()
+    if status == ExitStatus.DONE:
+        end_holds(case)
+    return status
 
 
 def _crds_to_apply(case: Case) -> bool:

@@ -11,7 +11,7 @@ from packaging.version import Version
 
 from infra.kube.api import KubernetesApi
 from infra.lifecycle.commands.case import answer, connected, ready_case
-from infra.lifecycle.commands.recovery import recover
+from infra.lifecycle.commands.recovery import end_holds, naming_holds, recover
 from infra.lifecycle.disposable.conformance import run_conformance
 from infra.lifecycle.options import UpgradeOptions
 from infra.lifecycle.preflight import checks
@@ -43,7 +43,7 @@ def upgrade(options: UpgradeOptions) -> int:
     case = ready_case(options.env)
     _check_target(options, case.release)
     deployed = outputs_of_stack(options.env)
-    with connected(case):
+    with connected(case), naming_holds(case):
         api = _connect(options.env, case)
         if not options.plan:
             recover(case, api)
@@ -67,7 +67,10 @@ def upgrade(options: UpgradeOptions) -> int:
         _check_plan(options.env, plan, found)
         if options.rollback:
             _keep_release(deployed)
-        return _run(options, api, plan, canary=canary)
+        status = _run(options, api, plan, canary=canary)
+        if status == ExitStatus.DONE and options.only is None:
+            end_holds(case)
+        return status
 
 
 def _check_options(options: UpgradeOptions) -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from infra.kube.api import KubernetesApi
 from infra.kube.errors import ApiError, ConnectionLostError
 from infra.lifecycle.rollout.jobs import RunningJob, running_jobs
-from infra.lifecycle.rollout.queues import HoldMode, hold_queues, release_queues
+from infra.lifecycle.rollout.queues import HoldMode, held_queues, hold_queues, release_queues
 from infra.spec.errors import PlatformError, RefusedError
 from infra.spec.signals import ENDINGS, interrupting
 
@@ -27,6 +27,8 @@ def holding(
 ) -> Iterator[None]:
     """Hold the queues and wait until the nodes are empty; release the queues at the end, whatever happens in between.
 
+    Those of an update that was killed are held again, and released with the others; those that a user holds stay held.
+
     Args:
         api: the API server, as an administrator.
         mode: wait for jobs that run, or evict them: they save, and resume by themselves after the release.
@@ -42,7 +44,7 @@ def holding(
     """
     with interrupting(ENDINGS):
         try:
-            hold_queues(api, mode)
+            hold_queues(api, mode, by_update=True)
             await_empty(api, mode, say=say, seconds=seconds, groups=groups)
             yield
         finally:
@@ -96,11 +98,11 @@ def _may_pass(error: PlatformError) -> bool:
 
 
 def release_surely(api: KubernetesApi, *, env: str, say: Say, seconds: float = _RELEASE_SECONDS) -> None:
-    """Release the queues; if that fails, say that they are still held and how to release them."""
+    """Release the queues that an update holds; if that fails, say that they are still held and how to release them."""
     deadline = time.monotonic() + seconds
     while True:
         try:
-            released = release_queues(api)
+            released = release_queues(api, by_update=True)
         except PlatformError as error:
             if not _may_pass(error) or time.monotonic() > deadline:
                 say(_still_held(env, error))
@@ -113,6 +115,18 @@ def release_surely(api: KubernetesApi, *, env: str, say: Say, seconds: float = _
             if released:
                 say(f"queues released: {', '.join(released)}")
             return
+
+
+def say_held(api: KubernetesApi, *, env: str, say: Say) -> None:
+    """Say which queues are held, by a user or since an update was killed."""
+    try:
+        held = held_queues(api)
+    except PlatformError:  # another line says that the cluster does not answer
+        return
+    if held:
+        say(
+            f"warning: queues {', '.join(held)} are held, so no job starts; release them: make release-queues ENV={env}"
+        )
 
 
 def _still_held(env: str, error: BaseException) -> str:

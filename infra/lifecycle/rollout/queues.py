@@ -2,11 +2,13 @@
 
 A hold is one server-side apply by a field manager of its own, of `spec.stopPolicy` and an annotation with the policy before. The
 stack's ClusterQueues do not set the field, so an `up` meanwhile leaves it alone, and the annotation tells a later command that
-the hold is ours, if the command that made it was killed.
+the hold is ours, if the command that made it was killed. A second annotation marks the hold of an update, which ends with it or with
+the next one; a hold that a user asked for stays until the user releases it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 from infra.kube.api import KubernetesApi
@@ -20,20 +22,24 @@ HoldMode = Literal["Hold", "HoldAndDrain"]
 HELD = f"{LABEL_PREFIX}/held"
 """Annotation of a ClusterQueue that a command holds; its value is the stop policy before."""
 
+_BY_UPDATE = f"{LABEL_PREFIX}/held-by-update"
+"""Annotation of a ClusterQueue that an update holds."""
+
 _MANAGER = f"{LABEL_PREFIX}-hold"
 _OURS = f"app.kubernetes.io/managed-by={MANAGED_BY}"
 _OPEN = "None"
 """Kueue's default policy."""
 
 
-def hold_queues(api: KubernetesApi, mode: HoldMode) -> tuple[str, ...]:
+def hold_queues(api: KubernetesApi, mode: HoldMode, *, by_update: bool = False) -> tuple[str, ...]:
     """Hold every queue of the stack; repeating it with another mode changes the mode.
 
-    A queue that an administrator has drained stays as it is.
+    A queue that an administrator has drained stays as it is, and one that a user holds stays the user's.
 
     Args:
         api: the API server, as an administrator.
         mode: whether jobs that run go on.
+        by_update: only until the end of the update.
 
     Returns:
         names of the queues that are held by this command or an earlier one.
@@ -48,23 +54,24 @@ def hold_queues(api: KubernetesApi, mode: HoldMode) -> tuple[str, ...]:
         policy = _policy(queue)
         if before is None and policy in {mode, "HoldAndDrain"}:
             continue
-        _apply(api, queue, policy=mode, before=policy if before is None else before)
+        is_updates = by_update and (before is None or _is_of_update(queue))
+        _apply(api, queue, policy=mode, before=policy if before is None else before, by_update=is_updates)
         held.append(_name(queue))
     return tuple(held)
 
 
-def held_queues(api: KubernetesApi) -> tuple[str, ...]:
-    """Names of the queues that a command holds; one that was killed may have left them so.
+def held_queues(api: KubernetesApi, *, by_update: bool = False) -> tuple[str, ...]:
+    """Names of the queues that a command holds, or only an update; one that was killed may have left them so.
 
     Raises:
         ApiError: the API server rejects a request.
         ConnectionLostError: it does not answer.
     """
-    return tuple(_name(queue) for queue in _queues(api) if _held_before(queue) is not None)
+    return tuple(_name(queue) for queue in _held(api, by_update=by_update))
 
 
-def release_queues(api: KubernetesApi) -> tuple[str, ...]:
-    """Give every queue that a command holds the policy that it had before; the others stay as they are.
+def release_queues(api: KubernetesApi, *, by_update: bool = False) -> tuple[str, ...]:
+    """Give every queue that a command holds, or only those that an update does, the policy that it had before.
 
     Returns:
         names of the queues that it released.
@@ -74,12 +81,17 @@ def release_queues(api: KubernetesApi) -> tuple[str, ...]:
         ConnectionLostError: it does not answer.
     """
     released = []
-    for queue in _queues(api):
+    for queue in _held(api, by_update=by_update):
         before = _held_before(queue)
-        if before is not None:
-            _apply(api, queue, policy=None if before == _OPEN else before, before=None)
-            released.append(_name(queue))
+        _apply(api, queue, policy=None if before == _OPEN else before, before=None)
+        released.append(_name(queue))
     return tuple(released)
+
+
+def _held(api: KubernetesApi, *, by_update: bool) -> Iterator[Manifest]:
+    for queue in _queues(api):
+        if _held_before(queue) is not None and (_is_of_update(queue) or not by_update):
+            yield queue
 
 
 def _queues(api: KubernetesApi) -> list[Manifest]:
@@ -87,9 +99,12 @@ def _queues(api: KubernetesApi) -> list[Manifest]:
     return api.items_if_served(KUEUE_API, "ClusterQueue", labels=_OURS)
 
 
-def _apply(api: KubernetesApi, queue: Manifest, *, policy: str | None, before: str | None) -> None:
+def _apply(
+    api: KubernetesApi, queue: Manifest, *, policy: str | None, before: str | None, by_update: bool = False
+) -> None:
     """Apply exactly these fields; those that an earlier apply had and this one lacks are removed, and defaulted."""
-    wanted = api_object(KUEUE_API, "ClusterQueue", _name(queue), annotations=None if before is None else {HELD: before})
+    annotations = None if before is None else {HELD: before, **({_BY_UPDATE: "true"} if by_update else {})}
+    wanted = api_object(KUEUE_API, "ClusterQueue", _name(queue), annotations=annotations)
     if policy is not None:
         wanted["spec"] = {"stopPolicy": policy}
     api.apply(wanted, manager=_MANAGER)
@@ -98,6 +113,10 @@ def _apply(api: KubernetesApi, queue: Manifest, *, policy: str | None, before: s
 def _held_before(queue: Manifest) -> str | None:
     found: str | None = queue["metadata"].get("annotations", {}).get(HELD)
     return found
+
+
+def _is_of_update(queue: Manifest) -> bool:
+    return _BY_UPDATE in queue["metadata"].get("annotations", {})
 
 
 def _policy(queue: Manifest) -> str:

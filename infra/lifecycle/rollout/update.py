@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from infra.kube.api import KubernetesApi
-from infra.lifecycle.rollout.hold import Say, await_empty, holding
+from infra.lifecycle.rollout.hold import Say, holding
 from infra.lifecycle.rollout.jobs import running_jobs
-from infra.lifecycle.rollout.plan import Choice, RollPlan, explain, mode_of, plan_of_update
-from infra.lifecycle.rollout.queues import HoldMode, held_queues
+from infra.lifecycle.rollout.plan import Choice, explain, mode_of, plan_of_update
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,13 +52,7 @@ class GuardedUpdate:
         if not plan.rolling:
             return self.pulumi()
         mode = mode_of(self.choose()) if jobs else "Hold"
-        return self.pulumi() if mode is None else self._behind_held_queues(plan, mode)
-
-    def _behind_held_queues(self, plan: RollPlan, mode: HoldMode) -> int:
-        """Queues that the user holds stay held; others are released at the end."""
-        if held := held_queues(self.api):
-            self.say(f"queues are held already: {', '.join(held)}; they stay so until `make release-queues`")
-            await_empty(self.api, mode, say=self.say, seconds=self.seconds, groups=plan.groups)
+        if mode is None:
             return self.pulumi()
         with holding(self.api, mode, env=self.environment, say=self.say, seconds=self.seconds, groups=plan.groups):
             return self.pulumi()

@@ -8,8 +8,12 @@ import pytest
 
 from infra.lifecycle.access.running import StackCluster
 from infra.lifecycle.cli import main
+from infra.lifecycle.commands.drift import _Found
 from infra.lifecycle.rollout.jobs import RunningJob
+from infra.lifecycle.stack import pulumi_cli
+from infra.lifecycle.stack.stage import AccountState
 from platform_charts.jobs.progress import Progress
+from tests.infra.lifecycle.conftest import Stack
 
 JOB = RunningJob(
     namespace="research",
@@ -38,6 +42,41 @@ def test_hold_names_jobs_and_waits(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert main(["hold", "--env", "dev", "--drain", "--hours", "0.05"]) == 0
     assert "it saves, and resumes after the release" in capsys.readouterr().out
     assert asked == [("Hold", 1800), ("HoldAndDrain", 180)]
+
+
+SAME = {"steps": [{"urn": "urn:pulumi:dev::p::a:b:C::d", "op": "same"}]}
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "holds"),
+    [
+        ("up --yes", 0, ["released", "named"]),
+        ("up --yes", 4, ["named"]),
+        ("preview", 0, ["named"]),
+        ("drift", 0, ["named"]),
+    ],
+)
+def test_what_a_killed_update_held_is_released_by_one_that_is_done_and_named_last_by_every_other_command(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch, command: str, status: int, holds: list[str]
+) -> None:
+    """Also where the stack is up to date."""
+    stack()
+    done: list[str] = []
+    there = AccountState(endpoint="https://x", missing=())
+    recovery, commands = "infra.lifecycle.commands.recovery", "infra.lifecycle.commands"
+    for module in ("preflight.case", "stack.bring_up"):
+        monkeypatch.setattr(f"infra.lifecycle.{module}.read_account", lambda *_: there)
+    monkeypatch.setattr(StackCluster, "api", lambda _: object())
+    monkeypatch.setattr(f"{recovery}.find_repairs", lambda *_, **_options: ())
+    monkeypatch.setattr(f"{recovery}.release_surely", lambda *_, **_options: done.append("released"))
+    monkeypatch.setattr(f"{recovery}.say_held", lambda *_, **_options: done.append("named"))
+    monkeypatch.setattr(f"{commands}.stack._crds_to_apply", lambda _: False)
+    monkeypatch.setattr(f"{commands}.drift._in_cluster", lambda *_: _Found(by_update=(), by_apply=()))
+    monkeypatch.setattr(pulumi_cli, "shown_preview", lambda *_, **_options: (status, SAME))
+    monkeypatch.setattr(pulumi_cli, "preview_document", lambda *_, **_options: SAME)
+    name, *options = command.split()
+    assert main([name, "--env", "dev", *options]) == status
+    assert done == holds
 
 
 def test_without_a_cluster_it_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

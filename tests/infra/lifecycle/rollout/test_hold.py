@@ -112,6 +112,16 @@ def test_a_later_command_can_drain_held_queues_but_not_release_those_of_an_admin
         held.cluster.patch(stopped, {"spec": {"stopPolicy": "None"}})
 
 
+def test_a_queue_that_a_user_holds_is_the_users_beside_any_update(held: Operated) -> None:
+    assert hold_queues(held.cluster, "Hold", by_update=True) == TEAMS
+    assert held_queues(held.cluster, by_update=True) == TEAMS
+    hold_queues(held.cluster, "Hold")
+    assert hold_queues(held.cluster, "HoldAndDrain", by_update=True) == TEAMS
+    assert {policy(held, team) for team in TEAMS} == {"HoldAndDrain"}
+    assert release_queues(held.cluster, by_update=True) == ()
+    assert held_queues(held.cluster) == TEAMS
+
+
 def test_the_queues_are_released_whatever_ends_the_update(held: Operated) -> None:
     def fail(error: type[BaseException]) -> None:
         assert held_queues(held.cluster) == TEAMS
@@ -159,7 +169,7 @@ def test_a_wait_and_a_release_outlast_what_may_pass(custom_resources: Cluster, m
     custom_resources.delete_all(custom_resources.items("ray.io/v1", "RayJob"))  # of other tests, without operators
     with custom_resources.applied(queue):
         # An environment of other tests may have queues too.
-        held = hold_queues(custom_resources, "Hold")
+        held = hold_queues(custom_resources, "Hold", by_update=True)
         assert "alone" in held
         flaky = Unsteady(monkeypatch, custom_resources)
         for error in (LOST, ApiError("failed calling webhook", code=500)):
@@ -171,7 +181,7 @@ def test_a_wait_and_a_release_outlast_what_may_pass(custom_resources: Cluster, m
             release_surely(custom_resources, env="dev", say=said.append)
             assert said[1:] == [f"queues released: {', '.join(held)}"]
             assert held_queues(custom_resources) == ()
-            hold_queues(custom_resources, "Hold")
+            hold_queues(custom_resources, "Hold", by_update=True)
         release_queues(custom_resources)
 
 

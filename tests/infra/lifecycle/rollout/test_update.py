@@ -83,6 +83,13 @@ def test_without_a_choice_nothing_is_changed(update: Update, monkeypatch: pytest
     assert update.policies == [{"None"}]
 
 
+def test_what_an_update_held_that_was_killed_is_released_after_the_next_one(update: Update) -> None:
+    hold_queues(update.queued.cluster, "Hold", by_update=True)
+    assert update.run(ROLLS) == 7
+    assert update.policies == [{"Hold"}]
+    assert held_queues(update.queued.cluster) == ()
+
+
 def test_queues_that_the_user_holds_stay_held(update: Update) -> None:
     hold_queues(update.queued.cluster, "Hold")
     assert update.run(ROLLS) == 7
