@@ -24,7 +24,13 @@ from infra.lifecycle.teardown.interfaces import delete_interfaces
 from infra.lifecycle.teardown.load_balancers import delete_exposed, find_exposed
 from infra.lifecycle.teardown.namespaces import Within, kept_namespaces, own_namespaces
 from infra.lifecycle.teardown.volumes import delete_claims, find_claims
-from infra.lifecycle.teardown.workloads import check_served, delete_workloads, find_workloads
+from infra.lifecycle.teardown.workloads import (
+    check_served,
+    check_unused,
+    delete_workloads,
+    find_workloads,
+    uses_of_others,
+)
 from infra.spec.errors import RefusedError
 from infra.spec.names import cluster_name, database_identifier, stack_tag
 from infra.spec.protection import EnvironmentKind
@@ -124,6 +130,7 @@ def _give_up(env: str, *, is_confirmed: bool) -> None:
 
 def _delete_contents(env: str, api: KubernetesApi, *, is_confirmed: bool, within: Within) -> None:
     check_served(api)
+    check_unused(api)
     found = [*find_workloads(api, within=within), *find_exposed(api, within=within), *find_claims(api, within=within)]
     if not found:
         return
@@ -153,5 +160,6 @@ def _obstacles(api: KubernetesApi | None) -> Iterator[str]:
         return
     try:
         yield from kept_namespaces(api)
+        yield from uses_of_others(api)
     except (ApiError, ConnectionLostError):
         return

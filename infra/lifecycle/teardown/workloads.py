@@ -6,7 +6,7 @@ the namespace keeps the cluster.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from infra.lifecycle.teardown.deletion import command_that_frees, delete_all, fi
 from infra.lifecycle.teardown.namespaces import Within, is_within
 from infra.spec.cluster_names import KUBERAY_NAMESPACE, KUEUE_API, KUEUE_NAMESPACE
 from infra.spec.errors import RefusedError
-from infra.spec.manifest import Manifest
+from infra.spec.manifest import MANAGED_BY, PART_OF, Manifest
 from platform_charts.jobs.rayjob import QUEUE_LABEL
 from platform_charts.jobs.schedule import SCHEDULE_LABEL
 
@@ -86,6 +86,51 @@ def check_served(api: KubernetesApi) -> None:
             f"the cluster has APIs that nothing serves, and Kubernetes deletes no namespace until they answer:{lines}",
             remedy="repair the pods behind them; or, if they are gone for good: kubectl delete apiservice "
             + " ".join(unserved),
+        )
+
+
+def uses_of_others(api: KubernetesApi) -> Iterator[str]:
+    """A line for each object of others that uses a flavor or topology of the stack: Kueue keeps what is used, and so does a destroy.
+
+    Raises:
+        ApiError: the API server rejects a request.
+        ConnectionLostError: it does not answer.
+    """
+    queues, flavors, topologies = (
+        api.items_if_served(KUEUE_API, kind) for kind in ("ClusterQueue", "ResourceFlavor", "Topology")
+    )
+    used = [
+        *((one, flavor["name"], flavors) for one in queues for flavor in _flavors_of(one)),
+        *((one, one["spec"].get("topologyName"), topologies) for one in flavors),
+    ]
+    for user, name, kind in used:
+        ours = [one for one in kind if one["metadata"]["name"] == name and _is_ours(one)]
+        if ours and not _is_ours(user):
+            yield f"{name_of(user)} uses {name_of(ours[0])}"
+
+
+def _flavors_of(queue: Manifest) -> Iterator[Manifest]:
+    for group in queue["spec"].get("resourceGroups", ()):
+        yield from group["flavors"]
+
+
+def _is_ours(one: Manifest) -> bool:
+    return bool(one["metadata"].get("labels", {}).get(PART_OF) == MANAGED_BY)
+
+
+def check_unused(api: KubernetesApi) -> None:
+    """Refuse a cluster where others use what the stack has of Kueue.
+
+    Raises:
+        RefusedError: names both.
+        ApiError: the API server rejects a request.
+        ConnectionLostError: it does not answer.
+    """
+    if found := list(uses_of_others(api)):
+        lines = "".join(f"\n  {line}" for line in found)
+        raise RefusedError(
+            f"nothing was deleted: Kueue keeps what others use of the stack:{lines}",
+            remedy="delete those objects, or let them use others, then repeat the command",
         )
 
 

@@ -92,6 +92,8 @@ def down(
     made = Down(stack, ran, monkeypatch, capsys, [job])
     monkeypatch.setattr("infra.lifecycle.access.running.StackCluster.api", lambda _cluster: object())
     monkeypatch.setattr(f"{HERE}.check_served", made.check_served)
+    for name in ("check_unused", "uses_of_others"):
+        monkeypatch.setattr(f"{HERE}.{name}", lambda _api: ())
     monkeypatch.setattr("infra.lifecycle.commands.recovery.find_repairs", made.repairs)
     monkeypatch.setattr(f"{HERE}.find_workloads", lambda _api, **_: list(made.found))
     monkeypatch.setattr(f"{HERE}.kept_namespaces", lambda _api: iter(("namespace research is being deleted: RayJobs",)))

@@ -7,10 +7,16 @@ from unittest.mock import Mock
 import pytest
 
 from infra.kube.errors import ApiError
-from infra.lifecycle.teardown.workloads import check_served, delete_workloads, find_workloads
+from infra.lifecycle.teardown.workloads import (
+    check_served,
+    check_unused,
+    delete_workloads,
+    find_workloads,
+    uses_of_others,
+)
 from infra.spec.cluster_names import KUEUE_API
 from infra.spec.errors import RefusedError
-from infra.spec.manifest import RESTRICTED_CONTAINER, RESTRICTED_POD, Manifest, api_object
+from infra.spec.manifest import RESTRICTED_CONTAINER, RESTRICTED_POD, Manifest, api_object, labels
 from tests.engines.kubernetes import Cluster
 from tests.engines.kubernetes_jobs import job
 from tests.engines.kubernetes_operators import Operated
@@ -40,8 +46,33 @@ def _schedule() -> Manifest:
     container = {"name": "submit", "image": "mlflow", "securityContext": dict(RESTRICTED_CONTAINER)}
     pod = {"restartPolicy": "Never", "securityContext": dict(RESTRICTED_POD), "containers": [container]}
     spec = {"schedule": "@yearly", "jobTemplate": {"spec": {"template": {"spec": pod}}}}
-    labels = {"ray-train-platform/schedule": "nightly"}
-    return api_object("batch/v1", "CronJob", "nightly", namespace="research", labels=labels, spec=spec)
+    schedule = {"ray-train-platform/schedule": "nightly"}
+    return api_object("batch/v1", "CronJob", "nightly", namespace="research", labels=schedule, spec=spec)
+
+
+def test_a_queue_and_a_flavor_of_others_that_use_ours_are_named_before_anything_is_deleted(
+    custom_resources: Cluster,
+) -> None:
+    ours = labels("queueing", version="1")
+    topology = api_object(
+        KUEUE_API, "Topology", "ours", labels=ours, spec={"levels": [{"nodeLabel": "kubernetes.io/hostname"}]}
+    )
+    flavor = api_object(KUEUE_API, "ResourceFlavor", "ours", labels=ours, spec={})
+    resources = [{"name": "cpu", "nominalQuota": 1}]
+    groups = [{"coveredResources": ["cpu"], "flavors": [{"name": "ours", "resources": resources}]}]
+    queue = api_object(KUEUE_API, "ClusterQueue", "ours", labels=ours, spec={"resourceGroups": groups})
+    theirs = api_object(KUEUE_API, "ClusterQueue", "theirs", spec={"resourceGroups": groups})
+    spec = {"nodeLabels": {"theirs": "yes"}, "topologyName": "ours"}
+    their_flavor = api_object(KUEUE_API, "ResourceFlavor", "theirs", spec=spec)
+    with custom_resources.applied(topology, flavor, queue):
+        check_unused(custom_resources)
+        with custom_resources.applied(theirs, their_flavor):
+            assert list(uses_of_others(custom_resources)) == [
+                "ClusterQueue theirs uses ResourceFlavor ours",
+                "ResourceFlavor theirs uses Topology ours",
+            ]
+            with pytest.raises(RefusedError, match="ClusterQueue theirs"):
+                check_unused(custom_resources)
 
 
 def test_without_operators_the_objects_are_named_with_their_finalizers(custom_resources: Cluster) -> None:
