@@ -52,7 +52,7 @@ UPDATE = (
     Step("make release-queues ENV=dev"),
 )
 DESTROY = (Step("make down ENV=dev", "YES=1"),)
-UNPROTECT = (Step("pulumi state unprotect --all -s staging", "--yes"),)
+UNPROTECT = (Step("pulumi state unprotect --all -s staging --yes"),)
 BARE = (
     Step("pulumi up -s prod", "--yes", says="this update registers the AWS resources only"),
     Step("make image PUSH=1 ENV=prod", says="written to release.yaml; commit it"),

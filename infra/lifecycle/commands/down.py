@@ -54,12 +54,12 @@ def down(options: DownOptions) -> int:
         api = _empty(options, case, is_confirmed=is_confirmed or options.yes)
         recover(case, api, is_teardown=True)
         status = Destroying(
-            destroy=lambda is_confirmed: pulumi_cli.run("destroy", environment=options.env, is_confirmed=is_confirmed),
+            destroy=lambda: pulumi_cli.run("destroy", environment=options.env, is_confirmed=True),
             resources=lambda: _resources(options.env),
             clear=lambda: _clear(case),
             obstacles=lambda: _obstacles(api),
             say=print_line,
-        ).run(is_confirmed=options.yes or options.confirm is not None)
+        ).run()
     return status or leaks(LeaksOptions(env=options.env))
 
 
@@ -104,6 +104,7 @@ def _empty(options: DownOptions, case: Case, *, is_confirmed: bool) -> Kubernete
     """
     api = api_of(case)
     if api is None:
+        _ask(options.env, "destroy the stack", is_confirmed=is_confirmed)
         return None
     try:
         within = own_namespaces(api) if case.settings.cluster.is_shared else None
@@ -117,27 +118,29 @@ def _empty(options: DownOptions, case: Case, *, is_confirmed: bool) -> Kubernete
             ) from error
         # A cluster that is gone must not keep the rest of its stack.
         print_line(f"note: the cluster is not emptied first: {error.args[0]}")
-        _give_up(options.env, is_confirmed=is_confirmed)
+        _ask(options.env, "give its cluster up and destroy the stack", is_confirmed=is_confirmed)
+        forget_cluster(options.env, say=print_line)
         return None
     return api
 
 
-def _give_up(env: str, *, is_confirmed: bool) -> None:
-    if not is_confirmed and answer(f"type {env} to give its cluster up and destroy the stack: ") != env:
-        raise RefusedError("nothing was destroyed", remedy="answer with the environment's name, or set YES=1")
-    forget_cluster(env, say=print_line)
+def _ask(env: str, what: str, *, is_confirmed: bool) -> None:
+    """Have the environment's name typed, once in a command; Pulumi, which needs a terminal, asks nothing.
+
+    Raises:
+        RefusedError: it was not.
+    """
+    if not is_confirmed and answer(f"type {env} to {what}: ") != env:
+        raise RefusedError("nothing was deleted", remedy="answer with the environment's name, or set YES=1")
 
 
 def _delete_contents(env: str, api: KubernetesApi, *, is_confirmed: bool, within: Within) -> None:
     check_served(api)
     check_unused(api)
     found = [*find_workloads(api, within=within), *find_exposed(api, within=within), *find_claims(api, within=within)]
-    if not found:
-        return
-    if not is_confirmed:
+    if found:
         print_line(f"{env} has jobs, load balancers or volumes, which are deleted first: {describe(found)}")
-        if answer(f"type {env} to delete them and destroy the stack: ") != env:
-            raise RefusedError("nothing was deleted", remedy="answer with the environment's name, or set YES=1")
+    _ask(env, "destroy the stack", is_confirmed=is_confirmed)
     for delete in (delete_workloads, delete_exposed, delete_claims):
         delete(api, say=print_line, within=within)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from infra.lifecycle.stack.lock import locked_error, says_locked
 from infra.policy.tokens import STACK
-from infra.spec.errors import PlatformError
+from infra.spec.errors import PlatformError, RefusedError
 from infra.spec.release_rules import ROOT
 from infra.spec.signals import ENDINGS, handling
 from infra.spec.stack_outputs import ask_pulumi, find_pulumi
@@ -137,9 +137,11 @@ def run(
         pulumi's exit status.
 
     Raises:
-        RefusedError: the stack is locked.
+        RefusedError: the stack is locked, or Pulumi would ask for a confirmation and nobody is there.
         KeyboardInterrupt: a signal came meanwhile; pulumi has ended.
     """
+    if command != "preview" and not is_confirmed:
+        _check_terminal(command)
     arguments = [find_pulumi(), command, "--cwd", str(ROOT), "--stack", environment]
     arguments += [part for target in targets for part in ("--target", target)]
     arguments += [part for urn in excluded for part in ("--exclude", urn)]
@@ -170,6 +172,14 @@ def run(
     if locked:
         raise locked_error(environment, locked)
     return pulumi.returncode
+
+
+def _check_terminal(command: str) -> None:
+    """Refuse a question that nobody would see: Pulumi's own refusal names an option that `make` does not have."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise RefusedError(
+            f"nothing was changed: there is no terminal to confirm `pulumi {command}` at", remedy="set YES=1"
+        )
 
 
 def _environment() -> Mapping[str, str]:

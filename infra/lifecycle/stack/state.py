@@ -163,10 +163,10 @@ def check_interrupted(state: StackState, *, environment: str, stack_tag: str) ->
         raise RefusedError(
             f"the last change of stack {environment} was interrupted, and it is unknown whether AWS finished:{lines}",
             remedy="if that pulumi was killed, then in this order:\n"
-            f"    pulumi cancel -s {environment}\n"
+            f"    pulumi cancel -s {environment} --yes\n"
             "    the import of each resource that exists; to look it up: aws resourcegroupstaggingapi get-resources "
             f"--tag-filters Key=stack,Values={stack_tag}\n"
-            f"    pulumi refresh -s {environment} --clear-pending-creates",
+            f"    pulumi refresh -s {environment} --clear-pending-creates --yes",
         )
 
 
@@ -187,7 +187,7 @@ def check_unprotected(state: StackState, *, environment: str, cluster: str | Non
         raise RefusedError(
             f"stack {environment} has {len(state.protected)} protected resources: {', '.join(state.protected[:3])}, …",
             remedy=f"remove the protection of Pulumi and AWS, then repeat the command:\n"
-            f"    pulumi state unprotect --all -s {environment}\n{of_cluster}"
+            f"    pulumi state unprotect --all -s {environment} --yes\n{of_cluster}"
             f"    aws rds modify-db-instance --db-instance-identifier {database} --no-deletion-protection"
             " --apply-immediately",
         )
@@ -210,5 +210,5 @@ def _explain(one: Interrupted, environment: str) -> Iterator[str]:
     # `pulumi refresh --import-pending-creates` loses the resource: as of 3.260 it drops the operation and imports nothing.
     yield (
         f"    if it exists: pulumi import {one.type} {one.name} {one.id} -s {environment} --parent 'parent={one.parent}' "
-        f"--provider 'provider={one.provider}' --protect=false --generate-code=false"
+        f"--provider 'provider={one.provider}' --protect=false --generate-code=false --yes"
     )

@@ -13,36 +13,31 @@ class Destroying:
     """The last part of one `make down`.
 
     Attributes:
-        destroy: runs `pulumi destroy`, without a question if its argument is true; returns pulumi's exit status.
+        destroy: runs `pulumi destroy`; returns pulumi's exit status.
         resources: number of resources in the stack's state.
         clear: deletes what is not in the state and blocks a deletion; returns how many resources it deleted.
         obstacles: what else blocks a deletion, a line each.
         say: prints a line.
     """
 
-    destroy: Callable[[bool], int]
+    destroy: Callable[[], int]
     resources: Callable[[], int]
     clear: Callable[[], int]
     obstacles: Callable[[], Iterable[str]]
     say: Callable[[str], None]
 
-    def run(self, *, is_confirmed: bool) -> int:
+    def run(self) -> int:
         """Destroy the stack; another attempt follows a failed one if something has changed, or a blocker could be deleted.
-
-        Args:
-            is_confirmed: do not ask before the first attempt; the others do not ask again.
 
         Returns:
             the exit status of the last attempt.
         """
         before = self.resources()
-        status = self.destroy(is_confirmed)
+        status = self.destroy()
         for number in range(2, _ATTEMPTS + 1):
             if status == 0:
                 break
-            after = self.resources()
-            # A refused question is no permission to delete anything.
-            cleared = self.clear() if is_confirmed or after != before else 0
+            after, cleared = self.resources(), self.clear()
             for line in self.obstacles():
                 self.say(line)
             # Missing permissions, for example, would only fail again.
@@ -50,5 +45,5 @@ class Destroying:
                 break
             found = f", and {cleared} others that blocked them are deleted" if cleared else ""
             self.say(f"{after} of {before} resources are left{found}; attempt {number} of {_ATTEMPTS}:")
-            before, status = after, self.destroy(True)
+            before, status = after, self.destroy()
         return status

@@ -49,12 +49,12 @@ def test_an_interrupted_update(stack: Stack, ran: Callable[[], list[str]], capsy
     capsys.readouterr()
     assert main(["up", "--env", "dev"]) == 3
     said = capsys.readouterr().err
-    ends = f"-s dev --parent 'parent={PARENT}' --provider 'provider={PROVIDER}' --protect=false --generate-code=false\n"
+    ends = f"-s dev --parent 'parent={PARENT}' --provider 'provider={PROVIDER}' --protect=false --generate-code=false --yes\n"
     assert "creating aws:eks/nodeGroup:NodeGroup t4\n      if it exists: pulumi import aws:eks/nodeGroup:NodeG" in said
     assert f" t4 rtp-dev:t4-1a2b3c4 {ends}" in said
     assert f"pulumi import aws:ec2/natGateway:NatGateway us-east-1a ID {ends}" in said
     assert "LocalQueue" not in said
-    assert said.index("pulumi cancel -s dev") < said.index("pulumi refresh -s dev --clear-pending-creates")
+    assert said.index("pulumi cancel -s dev --yes") < said.index("pulumi refresh -s dev --clear-pending-creates --yes")
     assert "Key=stack,Values=ray-train-platform/dev" in said
     assert ran() == []
 
@@ -94,6 +94,13 @@ def test_an_environment_without_a_stack_has_no_state(stack: Stack, tmp_path: Pat
     (tmp_path / "pulumi").write_text("#!/bin/sh\necho 'error: no credentials' >&2; exit 255\n")
     with pytest.raises(PlatformError, match="pulumi stack export: error: no credentials"):
         read_state("dev")
+
+
+def test_without_a_terminal_pulumi_is_run_only_if_it_asks_nothing(stack: Stack, ran: Callable[[], list[str]]) -> None:
+    stack()
+    assert main(["up", "--env", "dev"]) == 3
+    assert ran() == []
+    assert main(["up", "--env", "dev", "--yes"]) == 0
 
 
 def test_a_lock_is_said_once_with_its_holder(stack: Stack, capfd: pytest.CaptureFixture[str]) -> None:
