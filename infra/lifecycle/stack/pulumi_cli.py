@@ -140,8 +140,6 @@ def run(
         RefusedError: the stack is locked, or Pulumi would ask for a confirmation and nobody is there.
         KeyboardInterrupt: a signal came meanwhile; pulumi has ended.
     """
-    if command != "preview" and not is_confirmed:
-        _check_terminal(command)
     arguments = [find_pulumi(), command, "--cwd", str(ROOT), "--stack", environment]
     arguments += [part for target in targets for part in ("--target", target)]
     arguments += [part for urn in excluded for part in ("--exclude", urn)]
@@ -153,8 +151,8 @@ def run(
         arguments += ["--event-log", str(event_log)]
     if command != "destroy" and not targets and not excluded:
         arguments += ["--policy-pack", POLICY_PACK]
-    if is_confirmed and command != "preview":
-        arguments.append("--yes")
+    if command != "preview":
+        arguments += _confirmation(command, is_confirmed=is_confirmed)
     locked, signals = "", list[signal.Signals]()
     # Pulumi asks and shows progress on stdin and stdout, which stay the terminal's.
     with (
@@ -174,12 +172,13 @@ def run(
     return pulumi.returncode
 
 
-def _check_terminal(command: str) -> None:
-    """Refuse a question that nobody would see: Pulumi's own refusal names an option that `make` does not have."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+def _confirmation(command: str, *, is_confirmed: bool) -> Sequence[str]:
+    """The option without which Pulumi asks; a question that nobody would see is refused, because Pulumi's refusal names that option."""
+    if not is_confirmed and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise RefusedError(
             f"nothing was changed: there is no terminal to confirm `pulumi {command}` at", remedy="set YES=1"
         )
+    return ("--yes",) if is_confirmed else ()
 
 
 def _environment() -> Mapping[str, str]:
