@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from threading import Lock
-from typing import Any
+from typing import Any, Final
 
 from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 
 Session = Any
 """A `boto3.Session` with region and credentials."""
 
 Client = Any
 """A client of one AWS service."""
+
+AWS_ERRORS: Final = (BotoCoreError, ClientError, ResponseParserError)
+"""What a request raises; the last, which botocore bases on neither of the others, if the answer is a proxy's page."""
 
 ATTEMPTS = 6
 """Attempts of a request that is throttled or fails in the service, with botocore's standard back-off: about a minute."""

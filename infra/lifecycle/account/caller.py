@@ -6,10 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from botocore.exceptions import BotoCoreError, ClientError
-
 from infra.kube.aws_errors import aws_refusal
-from infra.lifecycle.account.aws import Session
+from infra.lifecycle.account.aws import AWS_ERRORS, Session
 
 _ASSUMED = re.compile(r"^arn:aws[\w-]*:sts::(?P<account>\d{12}):assumed-role/(?P<role>[^/]+)/")
 
@@ -45,6 +43,6 @@ def caller_of(session: Session) -> Caller:
     """
     try:
         found = session.client("sts").get_caller_identity()
-    except (BotoCoreError, ClientError) as error:
+    except AWS_ERRORS as error:
         raise aws_refusal("no AWS account", error, remedy="sign in, e.g. `aws sso login`") from error
     return Caller(str(found["Account"]), str(found["Arn"]))

@@ -16,7 +16,7 @@ from infra.lifecycle.commands.stack import take_back as update_with_refresh
 from infra.lifecycle.drift.account import compare_preview
 from infra.lifecycle.drift.cluster import compare, objects_of_state, refused_objects, take_back
 from infra.lifecycle.drift.difference import Difference
-from infra.lifecycle.drift.helm import changed_releases, installed_releases
+from infra.lifecycle.drift.helm import RELEASE, changed_releases, installed_releases, way_back
 from infra.lifecycle.options import DriftOptions
 from infra.lifecycle.preflight.case import Case
 from infra.lifecycle.preflight.checks import crds_of_release
@@ -27,9 +27,6 @@ from infra.lifecycle.stack.state import export_state, state_of
 from infra.spec.errors import ExitStatus, PlatformError, RefusedError, SettingsError
 from infra.spec.manifest import Manifest
 from platform_charts.charts.crds import of_deployed_charts
-
-_RELEASE = "Release "
-"""Beginning of the names of Helm releases."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +81,7 @@ def drift(options: DriftOptions) -> int:
             for one in in_cluster.all():
                 _say_beside_json(str(one))
             raise
-        theirs = [one.resource.rpartition("/")[2] for one in in_cluster.by_update if one.resource.startswith(_RELEASE)]
+        theirs = [one.resource.rpartition("/")[2] for one in in_cluster.by_update if one.resource.startswith(RELEASE)]
         account = compare_preview(preview, releases=theirs)
         found = replace(in_cluster, by_update=(*account.differences, *in_cluster.by_update))
         if options.json:
@@ -121,11 +118,12 @@ def _fix(options: DriftOptions, case: Case, found: _Found, *, excluded: Sequence
         _confirm(options, found.by_apply)
         for problem in take_back(api, found.by_apply):
             print_line(f"not taken back: {problem}")
-    left = _in_cluster(case, export_state(options.env)).all()
+    state = export_state(options.env)
+    left = _in_cluster(case, state).all()
     for one in left:
         print_line(f"still differs: {one}")
-        if one.resource.startswith(_RELEASE):
-            print_line("  roll it back with Helm: `helm history` shows the revision that the stack made")
+        if one.resource.startswith(RELEASE) and api is not None:
+            print_line(f"  take it back with Helm: {way_back(api, state, one)}")
     print_line(f"{options.env}: {len(left) or 'no'} difference{'s' * (len(left) != 1)} left in the cluster")
     return ExitStatus.FAILED if left else ExitStatus.DONE
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from infra.kube.api import KubernetesApi
 from infra.kube.connection import API_SERVER
@@ -22,6 +23,7 @@ from infra.lifecycle.options import (
 )
 from infra.lifecycle.preflight import checks
 from infra.lifecycle.preflight.case import Case
+from infra.lifecycle.preflight.database import pending_changes
 from infra.lifecycle.rollout.database import explain_database
 from infra.lifecycle.rollout.jobs import running_jobs
 from infra.lifecycle.rollout.plan import CHOICES, Choice, RollPlan, explain, plan_of_update
@@ -30,7 +32,7 @@ from infra.lifecycle.show import print_line
 from infra.lifecycle.stack import pulumi_cli
 from infra.lifecycle.stack.bring_up import BringUp
 from infra.spec.errors import ExitStatus, RefusedError
-from infra.spec.names import cluster_name
+from infra.spec.names import cluster_name, database_identifier
 from infra.spec.settings import check_account, load_environment
 from platform_charts.charts.crds import is_newer
 
@@ -52,12 +54,17 @@ def preview(options: ChangeOptions) -> int:
     with connected(case), naming_holds(case):
         _check(case)
         status, document = pulumi_cli.shown_preview(options.env)
-        for line in explain_database(document):
-            print_line(line)
+        _explain_database(case, document)
         api = None if status else case.cluster.api()
         if api is not None:
             _explain(plan_of_update(document), api)
     return status
+
+
+def _explain_database(case: Case, document: Mapping[str, Any]) -> None:
+    name = database_identifier(case.settings)
+    for line in explain_database(document, pending=lambda: pending_changes(case.session, name)):
+        print_line(line)
 
 
 def _explain(plan: RollPlan, api: KubernetesApi) -> None:
@@ -112,8 +119,7 @@ def update(options: UpdateOptions, case: Case, *, refreshes: bool = False, exclu
         print_line(f"{options.env} is up to date")
         end_holds(case)
         return ExitStatus.DONE
-    for line in explain_database(document):
-        print_line(line)
+    _explain_database(case, document)
     status = GuardedUpdate(
         environment=options.env,
         api=api,

@@ -16,17 +16,21 @@ from infra.lifecycle.drift.difference import Difference, has_secret
 from infra.lifecycle.stack.state import releases_in
 from infra.spec.manifest import Manifest
 
+RELEASE = "Release "
+"""Beginning of the names of releases in differences."""
+
 _TYPE = "helm.sh/release.v1"
-_DEPLOYED = "owner=helm,status=deployed"
+_OWNER = "owner=helm"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """The deployed revision of a release.
+    """A revision of a release.
 
     Attributes:
         namespace: its namespace.
         name: its name.
+        revision: its number.
         version: version of its chart, without a leading v.
         values: the values that it was installed with.
         text: its objects as YAML, without hooks, which Helm runs once, and the CRDs of `crds/`.
@@ -34,6 +38,7 @@ class Release:
 
     namespace: str
     name: str
+    revision: int
     version: str
     values: Mapping[str, Any]
     text: str
@@ -46,13 +51,38 @@ class Release:
 
 
 def installed_releases(api: KubernetesApi) -> Iterator[Release]:
-    """Every installed release.
+    """The deployed revision of every installed release.
 
     Raises:
         ApiError: the API server rejects a request.
         ConnectionLostError: it does not answer.
     """
-    for secret in api.items("v1", "Secret", labels=_DEPLOYED):
+    return _revisions(api, "status=deployed")
+
+
+def way_back(api: KubernetesApi, state: Mapping[str, Any], difference: Difference) -> str:
+    """The command that takes a changed release back: to the last revision with the chart and the values of the state.
+
+    Args:
+        api: the API server.
+        state: the exported state.
+        difference: what `changed_releases` found.
+
+    Raises:
+        ApiError: the API server rejects a request.
+        ConnectionLostError: it does not answer.
+    """
+    namespace, name = difference.resource.removeprefix(RELEASE).split("/")
+    inputs = next(one["inputs"] for one in releases_in(state) if one["inputs"]["name"] == name)
+    kept = (one for one in _revisions(api, f"name={name}") if one.namespace == namespace)
+    fitting = [one.revision for one in kept if not list(_changed_inputs(inputs, one))]
+    if fitting:
+        return f"helm rollback {name} {max(fitting)} --namespace {namespace}"
+    return f"helm history {name} --namespace {namespace}  # no revision of the stack is left"
+
+
+def _revisions(api: KubernetesApi, labels: str) -> Iterator[Release]:
+    for secret in api.items("v1", "Secret", labels=f"{_OWNER},{labels}"):
         if secret.get("type") == _TYPE:
             # Helm compresses and encodes the release, and Kubernetes encodes a Secret's data (helm, pkg/storage/driver/util.go).
             found = json.loads(gzip.decompress(base64.b64decode(base64.b64decode(secret["data"]["release"]))))
@@ -60,6 +90,7 @@ def installed_releases(api: KubernetesApi) -> Iterator[Release]:
             yield Release(
                 namespace=found["namespace"],
                 name=found["name"],
+                revision=int(found["version"]),
                 version=version.removeprefix("v"),
                 values=found.get("config") or {},
                 text=found["manifest"],
@@ -76,7 +107,7 @@ def changed_releases(releases: Iterable[Release], state: Mapping[str, Any]) -> I
         live = by_key.get((resource["inputs"]["namespace"], resource["inputs"]["name"]))
         paths = () if live is None else tuple(_changed_inputs(resource["inputs"], live))
         if live is not None and paths:
-            what = f"Release {live.namespace}/{live.name}"
+            what = f"{RELEASE}{live.namespace}/{live.name}"
             yield Difference(where="cluster", resource=what, kind="changed", paths=paths)
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 
 from infra.kube.aws_errors import aws_refusal
 from infra.lifecycle.access.reach import obstacles
+from infra.lifecycle.account.aws import AWS_ERRORS
 from infra.lifecycle.account.instance_supply import offered_zones, read_quota, zone_ids
 from infra.lifecycle.existing.checks import (
     nothing_on_the_existing_cluster_conflicts,
@@ -261,7 +262,7 @@ def problems(case: Case, checks: Sequence[Check] = CHECKS) -> tuple[Problem, ...
         name = check.__name__.replace("_", " ")
         try:
             found += [Problem(name, *answer) for answer in check(case)]
-        except (BotoCoreError, ClientError) as error:
+        except AWS_ERRORS as error:
             refusal = aws_refusal("no answer", error, remedy="grant these credentials this read permission")
             found.append(Problem(name, str(refusal.args[0]), refusal.remedy))
         except PlatformError as error:

@@ -11,7 +11,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from infra.lifecycle.account.aws import Session
+from infra.kube.aws_errors import aws_refusal
+from infra.lifecycle.account.aws import AWS_ERRORS, Session
 from infra.lifecycle.preflight.answer import Answer
 from infra.lifecycle.preflight.case import Case
 from infra.lifecycle.upgrade.backups import RECENT, ClusterBackups
@@ -51,6 +52,20 @@ def read_database(session: Session, name: str) -> Mapping[str, Any] | None:
             return None
         raise
     return found[0]
+
+
+def pending_changes(session: Session, name: str) -> Mapping[str, Any]:
+    """What RDS has been told to change in an instance, and has not yet: by the names of its API; nothing if there is no instance.
+
+    Raises:
+        RefusedError: RDS does not answer, or refuses to.
+    """
+    try:
+        live = read_database(session, name) or {}
+    except AWS_ERRORS as error:
+        remedy = "sign in, e.g. `aws sso login`, with rds:DescribeDBInstances"
+        raise aws_refusal(f"cannot read database {name}", error, remedy=remedy) from error
+    return live.get("PendingModifiedValues") or {}
 
 
 def _obstacles(case: Case, live: Mapping[str, Any], runs: str) -> Iterator[Answer]:

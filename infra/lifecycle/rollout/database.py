@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from infra.policy.tokens import DATABASE
@@ -15,15 +15,21 @@ _RESTARTS: Mapping[str, str] = {
 """Inputs whose change restarts an instance (RDS user guide, "Available settings" of modifying a DB instance)."""
 
 
-def explain_database(preview: Mapping[str, Any]) -> Iterator[str]:
+def explain_database(preview: Mapping[str, Any], *, pending: Callable[[], Mapping[str, Any]]) -> Iterator[str]:
     """A line for each thing that takes the database offline.
 
     Args:
         preview: the document of `pulumi preview --json`.
+        pending: reads what RDS has still to change in the instance, which any immediate modification makes too (RDS API reference,
+            ModifyDBInstance, ApplyImmediately).
     """
     for step in preview.get("steps") or ():
         if step["op"] == "update" and step["urn"].split("::")[2].endswith(DATABASE):
             yield from _explain(step)
+            is_immediate = ((step.get("newState") or {}).get("inputs") or {}).get("applyImmediately")
+            waiting = ", ".join(f"{key}: {value}" for key, value in pending().items()) if is_immediate else ""
+            if waiting:
+                yield f"RDS makes what the database waits for at once as well ({waiting}): MLflow is offline for minutes"
 
 
 def _explain(step: Mapping[str, Any]) -> Iterator[str]:

@@ -10,10 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from botocore.exceptions import BotoCoreError, ClientError
-
 from infra.kube.aws_errors import aws_refusal
-from infra.lifecycle.account.aws import Client, Session
+from infra.lifecycle.account.aws import AWS_ERRORS, Client, Session
 from infra.lifecycle.account.caller import caller_of
 from infra.lifecycle.image.availability import MissingImage, missing_images
 from infra.spec.errors import RefusedError
@@ -80,7 +78,7 @@ def read_account(settings: StackSettings, release: ReleaseManifest, session: Ses
             missing=missing_images(session.client("ecr"), registry, release),
             cluster_owner=owner,
         )
-    except (BotoCoreError, ClientError) as error:
+    except AWS_ERRORS as error:
         raise aws_refusal(
             f"cannot read cluster and images of {settings.environment.name} in AWS",
             error,

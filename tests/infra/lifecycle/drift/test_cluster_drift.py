@@ -13,7 +13,7 @@ import yaml
 
 from infra.lifecycle.drift.cluster import compare, objects_of_state, refused_objects, take_back
 from infra.lifecycle.drift.difference import Difference
-from infra.lifecycle.drift.helm import Release, changed_releases, installed_releases
+from infra.lifecycle.drift.helm import Release, changed_releases, installed_releases, way_back
 from infra.lifecycle.rollout.queues import hold_queues, release_queues
 from infra.spec.manifest import Manifest, api_object
 from tests.engines.kubernetes import Cluster
@@ -150,6 +150,21 @@ def test_a_release_that_somebody_upgraded_or_rolled_back_is_found(kubernetes_api
     assert list(changed_releases([], state)) == [], "it is uninstalled"
 
 
+def test_a_changed_release_goes_back_to_the_last_revision_of_the_stack(kubernetes_api: Cluster) -> None:
+    inputs = {"namespace": "charts", "name": "sample", "version": "1.2.3", "values": {"level": "info"}}
+    state = {"deployment": {"resources": [{"type": "kubernetes:helm.sh/v3:Release", "urn": "urn:r", "inputs": inputs}]}}
+    histories = [("info", "superseded"), ("warning", "superseded"), ("info", "superseded"), ("debug", "deployed")]
+    revisions = [
+        _release("charts", version="1.2.3", values={"level": level}, revision=number, status=status)
+        for number, (level, status) in enumerate(histories, start=9)
+    ]
+    with kubernetes_api.namespace("charts"), kubernetes_api.applied(*revisions):
+        [found] = changed_releases(_installed(kubernetes_api), state)
+        assert way_back(kubernetes_api, state, found) == "helm rollback sample 11 --namespace charts"
+        inputs["version"] = "1.2.4"
+        assert way_back(kubernetes_api, state, found).startswith("helm history sample --namespace charts")
+
+
 @pytest.mark.extended
 def test_changes_of_charts_objects_and_of_crds_are_taken_back(kubernetes_api: Cluster) -> None:
     """Deleted, changed, and owned by somebody else, who forces their own value; what cannot be applied is said."""
@@ -243,19 +258,22 @@ def _release(
     *objects: Any,  # noqa: ANN401 - objects of any kind
     version: str = "1",
     values: Mapping[str, str] | None = None,
+    revision: int = 1,
+    status: str = "deployed",
 ) -> Manifest:
     chart = {"metadata": {"name": "sample", "version": version}}
     text = yaml.safe_dump_all(objects)
-    release = {"name": "sample", "namespace": namespace, "manifest": text, "chart": chart, "config": values}
+    named = {"name": "sample", "namespace": namespace, "version": revision}
+    release = {**named, "manifest": text, "chart": chart, "config": values}
     text = base64.b64encode(gzip.compress(json.dumps(release).encode())).decode()
     return {
         "apiVersion": "v1",
         "kind": "Secret",
         "type": "helm.sh/release.v1",
         "metadata": {
-            "name": "sh.helm.release.v1.sample.v1",
+            "name": f"sh.helm.release.v1.sample.v{revision}",
             "namespace": namespace,
-            "labels": {"owner": "helm", "status": "deployed", "name": "sample"},
+            "labels": {"owner": "helm", "status": status, "name": "sample"},
         },
         "data": {"release": base64.b64encode(text.encode()).decode()},
     }

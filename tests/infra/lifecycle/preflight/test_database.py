@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NoReturn
 
 import boto3
 import pytest
 from botocore.client import BaseClient
+from botocore.parsers import ResponseParserError
 
-from infra.lifecycle.preflight.database import the_database_can_have_its_major
+from infra.lifecycle.preflight.checks import problems
+from infra.lifecycle.preflight.database import pending_changes, the_database_can_have_its_major
 from infra.lifecycle.rollout.database import explain_database
+from infra.spec.errors import RefusedError
 from tests.infra.lifecycle.preflight.test_checks import case, quotas  # noqa: F401 - a fixture
 
 LIVE = "17.5"
@@ -81,6 +84,36 @@ def test_a_major_to_which_rds_does_not_upgrade_is_refused(monkeypatch: pytest.Mo
     assert first[1] == "choose one of 17"
 
 
+def explained(old: Mapping[str, Any], new: Mapping[str, Any], **pending: str) -> list[str]:
+    steps = [{"urn": URN, "op": "update", "oldState": old, "newState": new}]
+    return list(explain_database({"steps": steps}, pending=lambda: pending))
+
+
+def test_an_immediate_change_says_which_pending_ones_rds_makes_with_it() -> None:
+    old = {"inputs": {"instanceClass": "b"}}
+    new = {"inputs": {"instanceClass": "b", "applyImmediately": True}}
+    [line] = explained(old, new, DBInstanceClass="b")
+    assert "DBInstanceClass: b" in line
+    assert explained(old, new) == []
+
+
+def test_pending_changes_are_those_of_rds_and_an_unreadable_answer_is_a_refusal(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, session = case(), boto3.Session(region_name="us-east-1")
+    assert asked.caller.account
+    assert pending_changes(session, "another") == {}
+    assert pending_changes(session, database) == {}
+
+    def page(*_: object) -> NoReturn:
+        raise ResponseParserError("invalid XML received: <html>")
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", page)
+    with pytest.raises(RefusedError):
+        pending_changes(session, database)
+    assert len(problems(asked, [the_database_can_have_its_major])) == 1
+
+
 @pytest.mark.parametrize("is_immediate", [True, False])
 def test_a_preview_says_what_takes_the_database_offline_and_when(*, is_immediate: bool) -> None:
     old = {
@@ -88,10 +121,10 @@ def test_a_preview_says_what_takes_the_database_offline_and_when(*, is_immediate
         "outputs": {"maintenanceWindow": "mon:03:00-mon:04:00"},
     }
     new = {"inputs": {"instanceClass": "b", "engineVersion": "17", "multiAz": True, "applyImmediately": is_immediate}}
-    [line] = explain_database({"steps": [{"urn": URN, "op": "update", "oldState": old, "newState": new}]})
+    [line] = explained(old, new)
     assert ("at once: " in line, "mon:03:00-mon:04:00" in line) == (is_immediate, not is_immediate)
     new["inputs"] = {**old["inputs"], "multiAz": True}
-    assert list(explain_database({"steps": [{"urn": URN, "op": "update", "oldState": old, "newState": new}]})) == []
+    assert explained(old, new, DBInstanceClass="b") == []
     new["inputs"]["engineVersion"] = "18"
-    [line] = explain_database({"steps": [{"urn": URN, "op": "update", "oldState": old, "newState": new}]})
+    [line] = explained(old, new)
     assert "from PostgreSQL 17 to 18" in line
