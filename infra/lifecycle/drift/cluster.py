@@ -20,6 +20,8 @@ from infra.spec.manifest import Manifest
 _MANAGER = "drift"
 """Field manager of the dry runs; it never owns anything."""
 
+_ATTEMPTS = 3
+
 _LONGEST_NAME = 63
 """Of every kind (RFC 1123, label)."""
 
@@ -102,16 +104,28 @@ def _compared(api: KubernetesApi, manifest: Manifest) -> Difference | None:
         return Difference(where="cluster", resource=_name(manifest), kind=kind, wanted=manifest)
     differs = partial(Difference, where="cluster", resource=_name(manifest), wanted=manifest)
     try:
-        live = api.read(manifest)
+        live, wanted = _read_and_wanted(api, manifest)
         if live is None:
             return differs(kind="deleted")
-        wanted = api.apply(manifest, manager=_MANAGER, is_dry_run=True)
     except ApiError as error:
         if error.fields and _may_be_created(api, manifest):
             return differs(kind="immutable", paths=error.fields)
         return differs(kind="unknown", paths=(str(error.args[0]),))
     paths = differing_paths(live, wanted)
     return differs(kind="changed", paths=paths) if paths else None
+
+
+def _read_and_wanted(api: KubernetesApi, manifest: Manifest) -> tuple[Manifest | None, Manifest]:
+    """The object, and what it would be: of the same version, because a controller may write to it between the two requests."""
+    live, wanted = api.read(manifest), {}
+    for _ in range(_ATTEMPTS):
+        if live is None:
+            break
+        wanted = api.apply(manifest, manager=_MANAGER, is_dry_run=True)
+        if wanted["metadata"]["resourceVersion"] == live["metadata"]["resourceVersion"]:
+            break
+        live = api.read(manifest)
+    return live, wanted
 
 
 def _may_be_created(api: KubernetesApi, manifest: Manifest) -> bool:

@@ -78,6 +78,18 @@ def test_what_others_add_and_what_is_for_pulumi_is_not_compared(kubernetes_api: 
         assert list(compare(kubernetes_api, [{**plain, "metadata": metadata}])) == []
 
 
+def test_what_a_controller_writes_between_the_two_requests_is_no_drift(
+    kubernetes_api: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, read = config_map("written", level="info"), kubernetes_api.read
+    with kubernetes_api.applied(plain):
+        stale = [read(plain)]
+        kubernetes_api.patch(plain, {"metadata": {"annotations": {"revision": "1"}}})
+        monkeypatch.setattr(kubernetes_api, "read", lambda one: stale.pop() if stale else read(one))
+        assert list(compare(kubernetes_api, [plain])) == []
+        assert stale == []
+
+
 def test_what_the_api_server_refuses_is_not_good_and_what_it_does_not_serve_is_gone(kubernetes_api: Cluster) -> None:
     odd = config_map("odd")
     with kubernetes_api.applied(odd):
