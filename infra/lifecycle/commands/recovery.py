@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from infra.kube.api import KubernetesApi
+from infra.lifecycle.drift.cluster import compare, objects_of_state
 from infra.lifecycle.preflight.case import Case
 from infra.lifecycle.rollout.hold import release_surely, say_held
 from infra.lifecycle.show import print_line
@@ -65,6 +66,14 @@ def end_holds(case: Case) -> None:
     """Release the queues that an update held which was killed, once another one has done its work."""
     if (api := case.cluster.api()) is not None:
         release_surely(api, env=case.settings.environment.name, say=print_line)
+
+
+def name_immutable(case: Case) -> None:
+    """After a failed preview, name the objects that somebody made anew with fields that nobody can change: it ends at the first of them."""
+    if (api := case.cluster.api()) is not None:
+        for one in compare(api, objects_of_state(case.state or {}).values()):
+            if one.kind == "immutable":
+                print_line(str(one))
 
 
 def api_of(case: Case) -> KubernetesApi | None:

@@ -12,7 +12,7 @@ from infra.kube.connection import API_SERVER
 from infra.lifecycle.access.tunnel import open_tunnel
 from infra.lifecycle.commands.case import answer, case_of, connected, ready_case
 from infra.lifecycle.commands.own_images import OwnImages
-from infra.lifecycle.commands.recovery import api_of, end_holds, naming_holds, recover
+from infra.lifecycle.commands.recovery import api_of, end_holds, name_immutable, naming_holds, recover
 from infra.lifecycle.options import (
     ChangeOptions,
     DriftOptions,
@@ -55,8 +55,9 @@ def preview(options: ChangeOptions) -> int:
         _check(case)
         status, document = pulumi_cli.shown_preview(options.env)
         _explain_database(case, document)
-        api = None if status else case.cluster.api()
-        if api is not None:
+        if status:
+            name_immutable(case)
+        elif (api := case.cluster.api()) is not None:
             _explain(plan_of_update(document), api)
     return status
 
@@ -114,6 +115,7 @@ def update(options: UpdateOptions, case: Case, *, refreshes: bool = False, exclu
         return pulumi(is_confirmed=options.yes)
     status, document = pulumi_cli.shown_preview(options.env, refreshes=refreshes, excluded=excluded)
     if status:
+        name_immutable(case)
         return status
     if pulumi_cli.is_unchanged(document) and not _crds_to_apply(case):
         print_line(f"{options.env} is up to date")

@@ -11,7 +11,7 @@ from packaging.version import Version
 
 from infra.kube.api import KubernetesApi
 from infra.lifecycle.commands.case import answer, connected, ready_case
-from infra.lifecycle.commands.recovery import end_holds, naming_holds, recover
+from infra.lifecycle.commands.recovery import end_holds, name_immutable, naming_holds, recover
 from infra.lifecycle.disposable.conformance import run_conformance
 from infra.lifecycle.options import UpgradeOptions
 from infra.lifecycle.preflight import checks
@@ -51,7 +51,11 @@ def upgrade(options: UpgradeOptions) -> int:
         for line in _changes(deployed, case.release):
             print_line(line)
         print_line("reading what the update changes")
-        preview = pulumi_cli.preview_document(options.env, has_policies=True)
+        try:
+            preview = pulumi_cli.preview_document(options.env, has_policies=True)
+        except PlatformError:
+            name_immutable(case)
+            raise
         canary = _canary(options, preview)
         plan = plan_of(preview, canary=canary)
         plan = plan if options.only is None else plan.only(options.only)

@@ -9,6 +9,7 @@ import pytest
 from infra.lifecycle.access.running import StackCluster
 from infra.lifecycle.cli import main
 from infra.lifecycle.commands.drift import _Found
+from infra.lifecycle.drift.difference import Difference
 from infra.lifecycle.rollout.jobs import RunningJob
 from infra.lifecycle.stack import pulumi_cli
 from infra.lifecycle.stack.stage import AccountState
@@ -44,6 +45,8 @@ def test_hold_names_jobs_and_waits(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert asked == [("Hold", 1800), ("HoldAndDrain", 180)]
 
 
+KEPT = Difference(where="cluster", resource="StorageClass gp3", kind="immutable", paths=("parameters",))
+DELETED = Difference(where="cluster", resource="ConfigMap a/b", kind="deleted")
 SAME = {"steps": [{"urn": "urn:pulumi:dev::p::a:b:C::d", "op": "same"}]}
 
 
@@ -57,9 +60,14 @@ SAME = {"steps": [{"urn": "urn:pulumi:dev::p::a:b:C::d", "op": "same"}]}
     ],
 )
 def test_what_a_killed_update_held_is_released_by_one_that_is_done_and_named_last_by_every_other_command(
-    stack: Stack, monkeypatch: pytest.MonkeyPatch, command: str, status: int, holds: list[str]
+    stack: Stack,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    status: int,
+    holds: list[str],
 ) -> None:
-    """Also where the stack is up to date."""
+    """Also where the stack is up to date; one that fails names the objects at which Pulumi may have ended."""
     stack()
     done: list[str] = []
     there = AccountState(endpoint="https://x", missing=())
@@ -70,6 +78,7 @@ def test_what_a_killed_update_held_is_released_by_one_that_is_done_and_named_las
     monkeypatch.setattr(f"{recovery}.find_repairs", lambda *_, **_options: ())
     monkeypatch.setattr(f"{recovery}.release_surely", lambda *_, **_options: done.append("released"))
     monkeypatch.setattr(f"{recovery}.say_held", lambda *_, **_options: done.append("named"))
+    monkeypatch.setattr(f"{recovery}.compare", lambda *_: [DELETED, KEPT])
     monkeypatch.setattr(f"{commands}.stack._crds_to_apply", lambda _: False)
     monkeypatch.setattr(f"{commands}.drift._in_cluster", lambda *_: _Found(by_update=(), by_apply=()))
     monkeypatch.setattr(pulumi_cli, "shown_preview", lambda *_, **_options: (status, SAME))
@@ -77,6 +86,8 @@ def test_what_a_killed_update_held_is_released_by_one_that_is_done_and_named_las
     name, *options = command.split()
     assert main([name, "--env", "dev", *options]) == status
     assert done == holds
+    said = capsys.readouterr().out
+    assert (str(KEPT) in said, str(DELETED) in said) == (status != 0, False)
 
 
 def test_without_a_cluster_it_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
