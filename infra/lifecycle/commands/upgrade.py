@@ -50,12 +50,7 @@ def upgrade(options: UpgradeOptions) -> int:
         _check_direction(options, case, deployed, running=running_minor(api))
         for line in _changes(deployed, case.release):
             print_line(line)
-        print_line("reading what the update changes")
-        try:
-            preview = pulumi_cli.preview_document(options.env, has_policies=True)
-        except PlatformError:
-            name_immutable(case)
-            raise
+        preview = _preview(options.env, case)
         canary = _canary(options, preview)
         plan = plan_of(preview, canary=canary)
         plan = plan if options.only is None else plan.only(options.only)
@@ -156,6 +151,15 @@ def _changes(deployed: Mapping[str, Any], release: ReleaseManifest) -> Iterator[
     if not found:
         yield f"the stack runs the versions of release {release.platform}"
     yield from map(str, found)
+
+
+def _preview(env: str, case: Case) -> Mapping[str, Any]:
+    print_line("reading what the update changes")
+    try:
+        return pulumi_cli.preview_document(env, has_policies=True)
+    except PlatformError:
+        name_immutable(case)
+        raise
 
 
 def _canary(options: UpgradeOptions, preview: Mapping[str, Any]) -> str | None:
