@@ -13,6 +13,7 @@ from infra.lifecycle.access.tunnel import open_tunnel
 from infra.lifecycle.commands.case import answer, case_of, connected, ready_case
 from infra.lifecycle.commands.own_images import OwnImages
 from infra.lifecycle.commands.recovery import api_of, end_holds, name_immutable, naming_holds, recover
+from infra.lifecycle.drift.cluster import rebind_volumes
 from infra.lifecycle.options import (
     ChangeOptions,
     DriftOptions,
@@ -122,12 +123,17 @@ def update(options: UpdateOptions, case: Case, *, refreshes: bool = False, exclu
         end_holds(case)
         return ExitStatus.DONE
     _explain_database(case, document)
+
+    def perform() -> int:
+        rebind_volumes(api, case.state or {})
+        return pulumi(is_confirmed=True, is_previewed=True)
+
     status = GuardedUpdate(
         environment=options.env,
         api=api,
         preview=document,
         confirm=lambda: _confirm(options),
-        pulumi=lambda: pulumi(is_confirmed=True, is_previewed=True),
+        pulumi=perform,
         choose=lambda: _choice(options.jobs),
         seconds=options.hours * 3600,
         say=print_line,

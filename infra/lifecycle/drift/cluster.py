@@ -84,6 +84,27 @@ def take_back(api: KubernetesApi, differences: Iterable[Difference]) -> Iterator
             yield f"{one.resource}: {error.args[0]}"
 
 
+def rebind_volumes(api: KubernetesApi, state: Mapping[str, Any]) -> None:
+    """Let volumes be taken again by the claims that the stack reserves them for.
+
+    Once somebody deletes a claim, or its namespace, Kubernetes keeps its volume for the deleted one (phase `Released`), and a new claim
+    of that name waits for ever.
+
+    Args:
+        api: the API server.
+        state: the exported state.
+
+    Raises:
+        ApiError: the API server rejects a request.
+        ConnectionLostError: it does not answer.
+    """
+    for manifest in objects_of_state(state).values():
+        if manifest["kind"] == "PersistentVolume" and "claimRef" in manifest["spec"]:
+            live = api.read(manifest)
+            if live is not None and live.get("status", {}).get("phase") == "Released":
+                api.patch(manifest, {"spec": {"claimRef": {"uid": None, "resourceVersion": None}}})
+
+
 def _scoped(api: KubernetesApi, manifest: Manifest) -> Manifest:
     """Without the namespace that charts' objects of the whole cluster do not have.
 

@@ -11,7 +11,13 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.lifecycle.drift.cluster import compare, objects_of_state, refused_objects, take_back
+from infra.lifecycle.drift.cluster import (
+    compare,
+    objects_of_state,
+    rebind_volumes,
+    refused_objects,
+    take_back,
+)
 from infra.lifecycle.drift.difference import Difference
 from infra.lifecycle.drift.helm import Release, changed_releases, installed_releases, way_back
 from infra.lifecycle.rollout.queues import hold_queues, release_queues
@@ -226,6 +232,27 @@ def test_changes_of_charts_objects_and_of_crds_are_taken_back(kubernetes_api: Cl
         odd = Difference(where="cluster", resource="Deployment fixed/operator", kind="changed", wanted=immutable)
         (problem,) = take_back(kubernetes_api, [odd])
         assert problem.startswith("Deployment fixed/operator: ")
+
+
+def test_a_volume_whose_claim_somebody_deleted_is_taken_by_the_next_one(kubernetes_api: Cluster) -> None:
+    spec = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+    claim = api_object("v1", "PersistentVolumeClaim", "kept", namespace="default")
+    claim["spec"] = {**spec, "volumeName": "kept", "resources": {"requests": {"storage": "1Gi"}}}
+    volume = api_object("v1", "PersistentVolume", "kept")
+    reserved = {"claimRef": {"namespace": "default", "name": "kept"}, "persistentVolumeReclaimPolicy": "Retain"}
+    volume["spec"] = {**spec, **reserved, "capacity": {"storage": "1Gi"}, "nfs": {"server": "127.0.0.1", "path": "/"}}
+    ours = {"urn": "urn:v", "type": "kubernetes:core/v1:PersistentVolume", "inputs": volume}
+
+    def await_phase(phase: str) -> None:
+        kubernetes_api.await_(volume, lambda one: one["status"]["phase"] == phase, what=phase)
+
+    with kubernetes_api.applied(volume, claim):
+        await_phase("Bound")
+        kubernetes_api.delete(claim)
+        await_phase("Released")
+        rebind_volumes(kubernetes_api, {"deployment": {"resources": [ours]}})
+        kubernetes_api.apply(claim)
+        await_phase("Bound")
 
 
 def test_the_objects_of_a_state_are_compared_without_their_secrets() -> None:
