@@ -111,7 +111,8 @@ def test_pending_changes_are_those_of_rds_and_an_unreadable_answer_is_a_refusal(
     monkeypatch.setattr(BaseClient, "_make_api_call", page)
     with pytest.raises(RefusedError):
         pending_changes(session, database)
-    assert len(problems(asked, [the_database_can_have_its_major])) == 1
+    [problem] = problems(asked, [the_database_can_have_its_major])
+    assert "HTTPS_PROXY" in problem.remedy
 
 
 @pytest.mark.parametrize("is_immediate", [True, False])
