@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from infra.kube.api import KubernetesApi
 from infra.lifecycle.drift.cluster import compare, objects_of_state
@@ -15,6 +15,7 @@ from infra.lifecycle.stack.lock import check_unlocked
 from infra.lifecycle.stack.releases import apply_repair, find_repairs
 from infra.lifecycle.stack.state import export_state, forget_interrupted, resources_in, state_of
 from infra.policy.tokens import CLUSTER
+from infra.spec.errors import PlatformError
 from infra.spec.outputs import ClusterOutput
 from platform_charts.charts.installs import chart_installs
 from platform_charts.objects.namespaces import kubernetes_minor
@@ -58,8 +59,9 @@ def naming_holds(case: Case, *, say: Callable[[str], None] = print_line) -> Iter
     try:
         yield
     finally:
-        if (api := case.cluster.api()) is not None:
-            say_held(api, env=case.settings.environment.name, say=say)
+        with suppress(PlatformError):  # why the cluster cannot be asked is the command's own error
+            if (api := case.cluster.api()) is not None:
+                say_held(api, env=case.settings.environment.name, say=say)
 
 
 def end_holds(case: Case) -> None:

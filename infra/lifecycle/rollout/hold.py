@@ -118,12 +118,13 @@ def release_surely(api: KubernetesApi, *, env: str, say: Say, seconds: float = _
 
 
 def say_held(api: KubernetesApi, *, env: str, say: Say) -> None:
-    """Say which queues are held, by a user or since an update was killed."""
-    try:
-        held = held_queues(api)
-    except PlatformError:  # another line says that the cluster does not answer
-        return
-    if held:
+    """Say which queues are held, by a user or since an update was killed.
+
+    Raises:
+        ApiError: the API server rejects a request.
+        ConnectionLostError: it does not answer.
+    """
+    if held := held_queues(api):
         say(
             f"warning: queues {', '.join(held)} are held, so no job starts; release them: make release-queues ENV={env}"
         )

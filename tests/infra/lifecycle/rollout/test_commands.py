@@ -13,6 +13,7 @@ from infra.lifecycle.drift.difference import Difference
 from infra.lifecycle.rollout.jobs import RunningJob
 from infra.lifecycle.stack import pulumi_cli
 from infra.lifecycle.stack.stage import AccountState
+from infra.spec.errors import RefusedError
 from platform_charts.jobs.progress import Progress
 from tests.infra.lifecycle.conftest import Stack
 
@@ -88,6 +89,22 @@ def test_what_a_killed_update_held_is_released_by_one_that_is_done_and_named_las
     assert done == holds
     said = capsys.readouterr().out
     assert (str(KEPT) in said, str(DELETED) in said) == (status != 0, False)
+
+
+def test_a_cluster_that_cannot_be_asked_for_its_queues_hides_no_error(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(_: object) -> None:
+        raise RefusedError("the command's own error")
+
+    def fail(_: object) -> None:
+        raise RefusedError("no `aws` on PATH")
+
+    stack()
+    monkeypatch.setattr("infra.lifecycle.commands.stack.checks.check", refuse)
+    monkeypatch.setattr(StackCluster, "api", fail)
+    assert main(["preview", "--env", "dev"]) == 3
+    assert "the command's own error" in capsys.readouterr().err
 
 
 def test_without_a_cluster_it_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
