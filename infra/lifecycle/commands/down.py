@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from infra.kube.api import KubernetesApi
 from infra.kube.errors import ApiError, ConnectionLostError
@@ -16,7 +17,13 @@ from infra.lifecycle.preflight.case import Case
 from infra.lifecycle.show import print_line
 from infra.lifecycle.stack import pulumi_cli
 from infra.lifecycle.stack.lock import check_unlocked
-from infra.lifecycle.stack.state import StackState, check_interrupted, check_unprotected, read_state
+from infra.lifecycle.stack.state import (
+    StackState,
+    check_interrupted,
+    check_unprotected,
+    read_state,
+    resources_in,
+)
 from infra.lifecycle.teardown.deletion import describe
 from infra.lifecycle.teardown.destroying import Destroying
 from infra.lifecycle.teardown.giving_up import forget_cluster
@@ -103,12 +110,14 @@ def _empty(options: DownOptions, case: Case, *, is_confirmed: bool) -> Kubernete
         RefusedError: the cluster exists and does not answer, or an operator does not let go of what was deleted.
     """
     api = api_of(case)
+    whole = f"destroy the stack, {len(resources_in(case.state or {}))} resources"
     if api is None:
-        _ask(options.env, "destroy the stack", is_confirmed=is_confirmed)
+        _ask(options.env, whole, is_confirmed=is_confirmed)
         return None
     try:
         within = own_namespaces(api) if case.settings.cluster.is_shared else None
-        _delete_contents(options.env, api, is_confirmed=is_confirmed, within=within)
+        ask = partial(_ask, options.env, whole, is_confirmed=is_confirmed)
+        _delete_contents(options.env, api, ask=ask, within=within)
     except ConnectionLostError as error:
         if case.account.endpoint is not None and not options.unreachable:
             raise RefusedError(
@@ -134,13 +143,13 @@ def _ask(env: str, what: str, *, is_confirmed: bool) -> None:
         raise RefusedError("nothing was deleted", remedy="answer with the environment's name, or set YES=1")
 
 
-def _delete_contents(env: str, api: KubernetesApi, *, is_confirmed: bool, within: Within) -> None:
+def _delete_contents(env: str, api: KubernetesApi, *, ask: Callable[[], None], within: Within) -> None:
     check_served(api)
     check_unused(api)
     found = [*find_workloads(api, within=within), *find_exposed(api, within=within), *find_claims(api, within=within)]
     if found:
         print_line(f"{env} has jobs, load balancers or volumes, which are deleted first: {describe(found)}")
-    _ask(env, "destroy the stack", is_confirmed=is_confirmed)
+    ask()
     for delete in (delete_workloads, delete_exposed, delete_claims):
         delete(api, say=print_line, within=within)
 
