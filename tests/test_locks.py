@@ -12,6 +12,9 @@ from typing import Any
 
 import grimp
 
+from infra.packages.derived import LINUX
+from infra.packages.lock import read_lock
+
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 BASE: list[str] = PROJECT["project"]["dependencies"]
@@ -21,9 +24,8 @@ LOCKS = sorted(path.name for path in ROOT.glob("requirements*.lock"))
 
 
 def versions(lock: str) -> dict[str, str]:
-    """Package → version, as a lock pins them."""
-    pinned = re.findall(r"^([a-z0-9._-]+)==(\S+) \\$", (ROOT / lock).read_text(encoding="ascii"), flags=re.MULTILINE)
-    return dict(pinned)
+    """Package → version, as a lock pins them for this Python on Linux."""
+    return {package.name: package.version for package in read_lock(ROOT / lock, LINUX)}
 
 
 def direct(requirements: list[str]) -> Iterator[tuple[str, str]]:
@@ -47,7 +49,7 @@ REQUIREMENTS = {
 
 def test_every_lock_holds_pinned_packages_with_hashes_and_nothing_else() -> None:
     assert sorted(REQUIREMENTS) == LOCKS
-    package = r"[a-z0-9._-]+==\S+( \\\n    --hash=sha256:[0-9a-f]{64})+\n"
+    package = r"[a-z0-9._-]+==\S+( ; [^\\\n]+)?( \\\n    --hash=sha256:[0-9a-f]{64})+\n"
     for lock in LOCKS:
         assert re.fullmatch(rf"({package})+", (ROOT / lock).read_text(encoding="ascii")), lock
 

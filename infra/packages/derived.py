@@ -42,7 +42,11 @@ def image_target(release: ReleaseManifest) -> Target:
 
 def image_markers(release: ReleaseManifest) -> dict[str, str]:
     """Values of environment markers in the trainer image (PyPA, "Dependency specifiers"); the patch version is not known."""
-    python = _python(release)
+    return linux_markers(_python(release))
+
+
+def linux_markers(python: str) -> dict[str, str]:
+    """Values of environment markers in an image with a Python, e.g. 3.11."""
     return {
         **LINUX,
         "python_version": python,
@@ -51,13 +55,13 @@ def image_markers(release: ReleaseManifest) -> dict[str, str]:
     }
 
 
-def image_platform(lock: Path) -> Platform:
+def image_platform(lock: Path, release: ReleaseManifest) -> Platform:
     """The packages of the trainer image.
 
     Raises:
         OSError: the lock cannot be read.
     """
-    locked = {package.name: package.version for package in read_lock(lock)}
+    locked = {package.name: package.version for package in read_lock(lock, image_markers(release))}
     return Platform(locked=locked, installed=lambda name: None if name in REMOVED else locked.get(name))
 
 
@@ -90,4 +94,9 @@ def shortcomings(
 
 def _python(release: ReleaseManifest) -> str:
     """Version of the base image's Python, from its tag, e.g. 3.11-slim-bookworm."""
-    return str(release.images["python-base"].tag).partition("-")[0]
+    return python_of(str(release.images["python-base"].tag))
+
+
+def python_of(tag: str) -> str:
+    """Version of Python by the tag of its image, e.g. 3.11-slim-bookworm."""
+    return tag.partition("-")[0]

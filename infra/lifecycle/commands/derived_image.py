@@ -31,7 +31,7 @@ def derived_image(options: ImageOptions) -> int:
     folder, env = _checked(options)
     sandbox = running_sandbox(env)
     release = load_release().with_digests(sandbox.outputs.digests if sandbox else {})
-    platform = image_platform(ROOT / RECIPES["trainer"].lock)
+    platform = image_platform(ROOT / RECIPES["trainer"].lock, release)
     requirements = read_requirements(folder, environment=image_markers(release))
     missing = missing_packages(folder, requirements, platform)
     if not missing:

@@ -60,10 +60,10 @@ def test_packages_that_the_dockerfile_removes_are_not_in_the_image() -> None:
     }
     unused = (ROOT / RECIPES["trainer"].unused).read_text(encoding="utf-8").splitlines()
     removed |= {line for line in unused if line and not set("#/") & set(line)}
-    locked = image_platform(ROOT / "requirements.lock").locked
-    assert removed & set(locked) == REMOVED
-    assert image_platform(ROOT / "requirements.lock").installed("setuptools") is None
-    assert image_platform(ROOT / "requirements.lock").version("setuptools") == locked["setuptools"]
+    platform = image_platform(ROOT / "requirements.lock", release())
+    assert removed & set(platform.locked) == REMOVED
+    assert platform.installed("setuptools") is None
+    assert platform.version("setuptools") == platform.locked["setuptools"]
 
 
 def test_the_trainer_image_has_no_lock_so_that_pods_check_packages_and_install_none() -> None:
