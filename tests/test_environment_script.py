@@ -8,9 +8,12 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
+from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCKS = ("requirements.lock", "requirements-infra.lock", "requirements-dev.lock", "requirements-deepspeed.lock")
@@ -35,11 +38,11 @@ class Folder:
         for lock in LOCKS:
             (path / lock).write_text(f"numpy==1 \\\n    --hash=sha256:{lock}\n")
         self.notes.mkdir()
-        self._program(path / ".venv/bin/python", "#!/bin/sh\n")
-        self._program(path / "bin/uv", FAKE_UV.format(notes=self.notes))
+        self.program(path / ".venv/bin/python", "#!/bin/sh\n")
+        self.program(path / "bin/uv", FAKE_UV.format(notes=self.notes))
 
     @staticmethod
-    def _program(path: Path, text: str) -> None:
+    def program(path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         path.chmod(0o755)
@@ -113,3 +116,50 @@ def test_an_unknown_kind_of_work_is_refused(folder: Folder) -> None:
     with pytest.raises(subprocess.CalledProcessError) as caught:
         folder.run("tests")
     assert b"usage: .make/environment train|dev|infra|deepspeed" in caught.value.stderr
+
+
+def test_the_script_and_the_workflow_take_the_pythons_of_the_project(folder: Folder) -> None:
+    supported = SpecifierSet(
+        tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["requires-python"]
+    )
+    minors = [minor for minor in range(30) if f"3.{minor}.1" in supported]
+    script = (ROOT / ".make/environment").read_text(encoding="utf-8")
+    assert f"readonly oldest={minors[0]} newest={minors[-1]}\n" in script
+    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))
+    [matrix] = [job["strategy"]["matrix"] for job in workflow["jobs"].values() if "strategy" in job]
+    assert matrix["python"] == [f"3.{minor}" for minor in minors]
+
+
+INTERPRETER = """#!/bin/sh
+case $2 in *version_info*) echo {version} ;; *ensurepip*) exit {lacks_venv} ;; *) exit 1 ;; esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("version", "lacks_venv", "said"),
+    [("3.10", 0, "other is Python 3.10\n"), ("3.15", 0, "other is Python 3.15\n"), ("3.13", 1, "python3.13-venv\n")],
+)
+def test_a_python_that_does_not_serve_is_named_with_the_ones_that_do(
+    folder: Folder, version: str, lacks_venv: int, said: str
+) -> None:
+    (folder.path / "bin/uv").unlink()
+    shutil.rmtree(folder.path / ".venv")
+    other = folder.path / "bin/other"
+    folder.program(other, INTERPRETER.format(version=version, lacks_venv=lacks_venv))
+    search = f"{folder.path}/bin:/usr/bin:/bin"
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        folder.run("train", PYTHON="other", PATH=search)
+    assert caught.value.returncode == 3
+    text = caught.value.stderr.decode()
+    assert said in text
+    assert "no Python 3.11 to 3.14 with the venv module found at other\n" in text
+    assert not (folder.path / ".venv").exists()
+
+
+def test_an_environment_without_pip_is_made_anew(folder: Folder) -> None:
+    """As a command that was interrupted leaves it."""
+    folder.program(folder.path / ".venv/bin/python", "#!/bin/sh\nexit 1\n")
+    folder.program(folder.path / "bin/other", INTERPRETER.format(version="3.12", lacks_venv=0) + "mkdir .venv/bin -p")
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        folder.run("train", PYTHON="other")
+    assert "creating .venv with" in caught.value.stderr.decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -14,16 +15,22 @@ from infra.packages.lock import trainer_lock
 from infra.packages.requirements import REQUIREMENTS_FILE, missing_packages, read_requirements
 from infra.spec.errors import NoAnswerError, RefusedError
 from infra.spec.manifest import Manifest
+from observability.quantities import listed
 from platform_charts.jobs.rayjob import IMAGE_ANNOTATION
 from training.cluster.context import ClusterContext
 from training.cluster.registry import read_annotations
-from training.code.archive import read_archive
+from training.code.archive import file_names, read_archive
 from training.code.given import files_of
 from training.code.identity import is_archive
+from training.code.selection import select
+
+_COMPILED = re.compile(r"(?P<module>[^.]+)\.cpython-3(?P<minor>\d+)[a-z]*(-[^.]*)?\.so")
 
 
 def require_image(code: Path | None, context: ClusterContext, *, image: str | None) -> None:
     """Refuse code that needs more packages than the release's image has, if no other image is given; asks no registry.
+
+    Warns of modules that were compiled for another Python only than the image's.
 
     Args:
         code: the code folder, or an archive of it; None without.
@@ -35,11 +42,15 @@ def require_image(code: Path | None, context: ClusterContext, *, image: str | No
         RefusedError: names every package that the image lacks.
     """
     missing = _missing(code, context)
-    if image is not None or not missing:
+    if image is not None:
         return
-    listed = "".join(f"\n  {one}" for one in missing)
+    if code is not None:
+        _warn_of_other_pythons(code, image_markers(context.target.release)["python_version"])
+    if not missing:
+        return
+    lines = "".join(f"\n  {one}" for one in missing)
     raise RefusedError(
-        f"the trainer image lacks packages of {REQUIREMENTS_FILE}:{listed}",
+        f"the trainer image lacks packages of {REQUIREMENTS_FILE}:{lines}",
         remedy=f"make image FROM={code} ENV={context.env}, and name the image that it prints: IMAGE=…",
     )
 
@@ -76,8 +87,24 @@ def _missing(code: Path | None, context: ClusterContext) -> tuple[Requirement, .
     """What the release's image lacks. An extra of a package that it has is left to the check in the pod."""
     if code is None:
         return ()
-    platform = image_platform(trainer_lock())
+    platform = image_platform(trainer_lock(), context.target.release)
     with files_of(read_archive(code)) if is_archive(code) else nullcontext(code) as folder:
         requirements = read_requirements(folder, environment=image_markers(context.target.release))
     missing = missing_packages(code, requirements, platform)
     return tuple(one for one in missing if platform.installed(canonicalize_name(one.name)) is None)
+
+
+def _warn_of_other_pythons(code: Path, python: str) -> None:
+    """Name modules that the image's Python, e.g. 3.11, does not import: compiled files have a tag in their names (PEP 3149)."""
+    files = file_names(read_archive(code)) if is_archive(code) else select(code).files
+    pythons: dict[str, set[str]] = {}
+    for file in files:
+        if match := _COMPILED.fullmatch(file):
+            pythons.setdefault(match["module"], set()).add(f"3.{match['minor']}")
+    for module, others in sorted(pythons.items()):
+        if python not in others and f"{module}.py" not in files:
+            print(
+                f"warning: {module} of {code} is compiled for Python {listed(sorted(others))}, and the trainer image has {python}, which "
+                f"cannot import it; build it with Python {python}, or into an image of your own (IMAGE=…)",
+                file=sys.stderr,
+            )

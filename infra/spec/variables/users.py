@@ -289,7 +289,7 @@ _SETUP = (
     Variable(
         name="PYTHON",
         meaning="interpreter of the environment",
-        value="(python3.11, python3.12 or python3 on PATH)",
+        value="(python3.11 to python3.14, or python3, on PATH)",
         used_by=(
             ".make/environment",
             "Makefile",

@@ -18,7 +18,11 @@ def test_a_package_has_the_hashes_of_all_its_distributions(tmp_path: Path) -> No
 
 def test_a_package_may_have_a_version_for_each_python_and_none_for_a_platform(tmp_path: Path) -> None:
     lock = tmp_path / "some.lock"
-    markers = ("a==1 ; python_full_version < '3.12'", "a==2 ; python_full_version >= '3.12'", "b==1 ; sys_platform == 'win32'")
+    markers = (
+        "a==1 ; python_full_version < '3.12'",
+        "a==2 ; python_full_version >= '3.12'",
+        "b==1 ; sys_platform == 'win32'",
+    )
     lock.write_text("".join(f"{line} \\\n    --hash=sha256:{'0' * 64}\n" for line in markers))
     for python, version in (("3.11.9", "1"), ("3.12.0", "2"), ("3.14.2", "2")):
         assert [(one.name, one.version) for one in read_lock(lock, {"python_full_version": python})] == [("a", version)]

@@ -105,6 +105,23 @@ def test_code_needs_an_image_if_that_of_the_release_lacks_packages(
         require_image(code, context, image=IMAGE)
 
 
+def test_modules_that_are_compiled_for_another_python_only_are_named(
+    code: Path, tmp_path: Path, context: ClusterContext, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (code / "requirements.txt").unlink()
+    linux = "x86_64-linux-gnu.so"
+    for name in (f"new.cpython-313-{linux}", f"both.cpython-311-{linux}", f"both.cpython-313-{linux}", "any.abi3.so"):
+        (code / name).write_bytes(b"")
+    archive = tmp_path / "0123456789abcdef.tar.gz"
+    archive.write_bytes(pack(code).data)
+    for given in (code, archive):
+        require_image(given, context, image=None)
+        [warned] = capsys.readouterr().err.splitlines()
+        assert warned.startswith(f"warning: new of {given} is compiled for Python 3.13, and the trainer image has 3.11")
+    require_image(code, context, image=IMAGE)
+    assert capsys.readouterr().err == ""
+
+
 def test_an_image_with_the_packages_and_that_of_the_release_are_accepted(
     repository: Any,  # noqa: ANN401
     code: Path,

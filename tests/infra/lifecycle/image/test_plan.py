@@ -16,6 +16,8 @@ from infra.lifecycle.image import sbom
 from infra.lifecycle.image.plan import Build, Torch, plan, torch_choice
 from infra.lifecycle.image.recipes import IMAGES, RECIPES, ImageName, Variant
 from infra.lifecycle.image.source import IgnoreRules, Source, read_source, require_committed
+from infra.packages.derived import linux_markers
+from infra.packages.lock import read_lock
 from infra.spec.errors import PlatformError, RefusedError, SettingsError
 from infra.spec.release import ReleaseManifest, load_release
 from infra.spec.release_rules import ROOT
@@ -145,16 +147,19 @@ def components(build: Build) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("image", IMAGES)
 def test_every_package_of_the_lock_is_listed_with_its_hashes(image: ImageName) -> None:
-    locks = [lock for lock in (RECIPES[image].lock, RECIPES[image].added_lock) if lock]
-    text = "".join((ROOT / lock).read_text(encoding="utf-8") for lock in locks)
+    markers = linux_markers("3.11")
+    locked = [
+        package
+        for lock in (RECIPES[image].lock, RECIPES[image].added_lock)
+        if lock
+        for package in read_lock(ROOT / lock, markers)
+        if package.name not in REMOVED[image]
+    ]
     listed = components(build(image))
-    pinned = re.findall(r"^(\S+)==(\S+) ", text, flags=re.MULTILINE)
-    kept = {one for one in pinned if one[0] not in REMOVED[image]}
-    assert {(name, listed[name]["version"]) for name, _ in kept} == kept
-    assert not REMOVED[image] & set(listed)
+    assert {(one.name, listed[one.name]["version"]) for one in locked} == {(one.name, one.version) for one in locked}
+    assert not (REMOVED[image] | {"pywin32"}) & set(listed)
     hashes = {one["content"] for component in listed.values() for one in component.get("hashes", [])}
-    entries = [entry for entry in re.split(r"\n(?=[a-z])", text) if entry.partition("==")[0] not in REMOVED[image]]
-    assert hashes - {EFA_SHA256} == set(re.findall(r"sha256:(\S+)", "\n".join(entries)))
+    assert hashes - {EFA_SHA256} == {digest for one in locked for digest in one.hashes}
 
 
 def test_the_variant_for_cpus_has_its_own_torch_and_that_for_cuda_base_image_and_installer() -> None:
