@@ -94,9 +94,4 @@ def shortcomings(
 
 def _python(release: ReleaseManifest) -> str:
     """Version of the base image's Python, from its tag, e.g. 3.11-slim-bookworm."""
-    return python_of(str(release.images["python-base"].tag))
-
-
-def python_of(tag: str) -> str:
-    """Version of Python by the tag of its image, e.g. 3.11-slim-bookworm."""
-    return tag.partition("-")[0]
+    return str(release.images["python-base"].tag).partition("-")[0]

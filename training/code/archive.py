@@ -144,8 +144,12 @@ def unpack(archive: CodeArchive, target: Path) -> None:
         try:
             partial.chmod(0o755)
             for member in members:
-                tar.extract(member, partial, filter="data")
-                (partial / member.name).chmod(member.mode & 0o555)
+                path = (
+                    partial / member.name
+                )  # not tar.extract: its filters came with Python 3.11.4, and Debian 12 has 3.11.2
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(_content(tar, member))
+                path.chmod(member.mode & 0o555)
             _rename(partial, target)
         finally:
             shutil.rmtree(partial, ignore_errors=True)

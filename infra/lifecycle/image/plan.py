@@ -76,12 +76,14 @@ class Build(EngineBuild):
         variant: variant of the trainer; None for images without variants.
         revision: commit, for the SBOM; `-dirty` is appended if files differ from it. The image does not contain it.
         lock: lock file of its packages.
+        python: minor version of the base image's Python, e.g. 3.11.
         torch: build of torch that replaces the locked one.
     """
 
     variant: Variant | None
     revision: str
     lock: Path
+    python: str
     torch: Torch | None
 
     @property
@@ -164,6 +166,7 @@ def plan(
         room=recipe.room if torch is None else recipe.room // _SMALLER,
         revision=source.recorded_revision,
         lock=lock,
+        python=release.stack.python,
         torch=torch,
     )
 

@@ -21,7 +21,7 @@ from packageurl import PackageURL
 
 from infra.lifecycle.image.plan import EPOCH, Build, EngineBuild
 from infra.lifecycle.image.recipes import RECIPES
-from infra.packages.derived import REMOVED, linux_markers, python_of
+from infra.packages.derived import REMOVED, linux_markers
 from infra.packages.lock import Package, read_lock
 
 FOLDER = Path(".local/sbom")
@@ -35,7 +35,7 @@ def packages(build: Build) -> tuple[Package, ...]:
     """The packages of an image, by name."""
     removed, added = _removed(build), RECIPES[build.image].added_lock
     locks = [build.lock, *([build.context / added] if added else [])]
-    markers = linux_markers(python_of(build.arguments["PYTHON_IMAGE"].partition("@")[0].rpartition(":")[2]))
+    markers = linux_markers(build.python)
     locked = sorted(package for lock in locks for package in read_lock(lock, markers) if package.name not in removed)
     if build.torch is None:
         return tuple(locked)

@@ -12,9 +12,9 @@ writes the files anew.
 from __future__ import annotations
 
 import argparse
+import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -56,9 +56,8 @@ def record_at(commit: str) -> Mapping[str, Snapshot]:
     """The graphs of every environment that a commit of this repository ships, as its own code records them."""
     with tempfile.TemporaryDirectory(prefix="rtp-release-") as name:
         folder = Path(name)
-        _git("archive", f"--output={folder / 'source.tar'}", commit).check_returncode()
-        with tarfile.open(folder / "source.tar") as source:
-            source.extractall(folder / "source", filter="data")
+        _git("archive", "--format=zip", f"--output={folder / 'source.zip'}", commit).check_returncode()
+        shutil.unpack_archive(folder / "source.zip", folder / "source")
         command = [sys.executable, "-c", _RECORD, str(folder / "graphs.json"), *STATE]
         subprocess.run(command, cwd=folder / "source", check=True)
         return dict(read(folder / "graphs.json"))

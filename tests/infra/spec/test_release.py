@@ -33,9 +33,9 @@ BROKEN_PAIRS: list[tuple[str, dict[str, Any]]] = [
     (
         "the_project_supports_the_images_python",
         {
-            "stack.python": "3.14",
-            "images.trainer.contains.python": "3.14",
-            "images.python-base.tag": "3.14-slim-bookworm",
+            "stack.python": "3.15",
+            "images.trainer.contains.python": "3.15",
+            "images.python-base.tag": "3.15-slim-bookworm",
         },
     ),
     ("the_base_image_has_the_stacks_python", {"images.python-base.tag": "3.12-slim-bookworm"}),

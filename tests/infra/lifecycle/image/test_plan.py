@@ -147,7 +147,7 @@ def components(build: Build) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("image", IMAGES)
 def test_every_package_of_the_lock_is_listed_with_its_hashes(image: ImageName) -> None:
-    markers = linux_markers("3.11")
+    markers = linux_markers(release().stack.python)
     locked = [
         package
         for lock in (RECIPES[image].lock, RECIPES[image].added_lock)
