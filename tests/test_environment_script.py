@@ -20,7 +20,9 @@ LOCKS = ("requirements.lock", "requirements-infra.lock", "requirements-dev.lock"
 DEEPSPEED = "pip install --no-deps --no-build-isolation --require-hashes --requirements requirements-deepspeed.lock\n"
 
 FAKE_UV = """#!/bin/sh
+[ "$1" = cache ] && echo {notes}/cache && exit
 echo "$@" >>{notes}/asked
+echo "$UV_DEFAULT_INDEX $UV_CACHE_DIR" >{notes}/variables
 for argument; do
   case $argument in *.lock) cat "$argument" >>{notes}/installed ;; esac
 done
@@ -163,3 +165,26 @@ def test_an_environment_without_pip_is_made_anew(folder: Folder) -> None:
     with pytest.raises(subprocess.CalledProcessError) as caught:
         folder.run("train", PYTHON="other")
     assert "creating .venv with" in caught.value.stderr.decode()
+
+
+def test_uv_asks_the_index_that_pip_is_told(folder: Folder) -> None:
+    folder.run("train", PIP_INDEX_URL="https://me@wheels.example/simple", UV_DEFAULT_INDEX="")
+    assert (folder.notes / "variables").read_text().split() == ["https://me@wheels.example/simple"]
+
+
+DF = """#!/bin/sh
+case $3 in {notes}*) free={cache} ;; *) free={here} ;; esac
+printf "Avail\\n %s\\n" $free
+"""
+
+
+def test_a_disk_that_is_too_small_is_told_before_a_download_and_a_small_home_is_not_used(folder: Folder) -> None:
+    folder.program(folder.path / "bin/df", DF.format(notes=folder.notes, cache=100, here=100))
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        folder.run("train")
+    assert caught.value.returncode == 3
+    assert f"{folder.path} has 100 MB free, and an environment for train takes 6800 MB" in caught.value.stderr.decode()
+    assert (folder.notes / "asked").read_text() == ""
+    folder.program(folder.path / "bin/df", DF.format(notes=folder.notes, cache=100, here=9000))
+    folder.run("train")
+    assert (folder.notes / "variables").read_text().split()[-1] == f"{folder.path}/.local/cache/uv"

@@ -93,12 +93,29 @@ _RUNS = (
     ),
     Variable(
         name="UV_DEFAULT_INDEX",
-        meaning="package index for `requirements.txt` of a code folder",
-        value="(PyPI)",
+        meaning="package index of the environment, and for `requirements.txt` of a code folder",
+        value="(that of pip)",
+        used_by=(".make/environment",),
         library="uv",
     ),
     Variable(
-        name="UV_FIND_LINKS", meaning="folder or page with wheels for `requirements.txt` of a code folder", library="uv"
+        name="UV_FIND_LINKS",
+        meaning="folder or page with wheels for the environment, and for `requirements.txt` of a code folder",
+        used_by=(".make/environment",),
+        library="uv",
+    ),
+    Variable(
+        name="UV_OFFLINE",
+        meaning="1 asks no index: packages come from `UV_FIND_LINKS` or earlier downloads",
+        used_by=(".make/environment",),
+        library="uv",
+    ),
+    Variable(
+        name="UV_CACHE_DIR",
+        meaning="folder of downloaded packages",
+        value="(~/.cache/uv; .local/cache/uv if there is no room)",
+        used_by=(".make/environment",),
+        library="uv",
     ),
     Variable(
         name="GRAFANA_HOME",
@@ -328,6 +345,7 @@ _SETUP = (
         name="PIP_INDEX_URL",
         meaning="package index that pip asks, also for `make release-lock`; pip's other variables work too",
         value="(PyPI)",
+        used_by=(".make/environment",),
         library="pip",
     ),
 )
