@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
@@ -125,6 +126,20 @@ def _version(name: str) -> str | None:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return None
+
+
+def versions() -> str:
+    """The platform's version, and what a run on this machine would use, a line each."""
+    lines = [f"{DISTRIBUTION} {platform_version()}", f"Python {platform.python_version()}"]
+    try:
+        import torch  # noqa: PLC0415 - takes a second, and is in an extra
+    except ModuleNotFoundError:
+        return "\n".join([*lines, "torch is not installed"])
+    cuda = torch.version.cuda
+    lines.append(f"torch {torch.__version__}, built for {f'CUDA {cuda}' if cuda else 'CPUs'}")
+    devices = Counter(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
+    lines += [f"{count} x {name}" for name, count in devices.items()]
+    return "\n".join(lines if devices else [*lines, f"no GPU that torch can use; {len(os.sched_getaffinity(0))} CPUs"])
 
 
 def _user() -> str:

@@ -94,6 +94,7 @@ class CommandLine:
         variables: description of every environment variable that the commands read, by name.
         completion: what a shell runs to complete the program's commands.
         groups: other command lines, by the word that precedes their commands.
+        version: text that `--version` prints; None if there is no such option.
     """
 
     def __init__(
@@ -104,12 +105,14 @@ class CommandLine:
         variables: Mapping[str, str],
         completion: str = _GLOBAL_COMPLETION,
         groups: Mapping[str, CommandLine] = MappingProxyType({}),
+        version: Callable[[], str] | None = None,
     ) -> None:
         self.program = program
         self.summary = summary
         self.variables = variables
         self._completion = completion
         self._groups = groups
+        self._version = version
         self._commands: dict[str, Command] = {}
 
     def script(self, name: str, *, groups: Mapping[str, CommandLine]) -> CommandLine:
@@ -125,6 +128,7 @@ class CommandLine:
             variables={key: text for one in (self, *groups.values()) for key, text in one.variables.items()},
             completion=f'eval "$(register-python-argcomplete {name.partition(" ")[0]})"',
             groups={word: group.script(f"{name} {word}", groups={}) for word, group in groups.items()},
+            version=self._version,
         )
         made._commands.update(self._commands)
         return made
@@ -181,6 +185,8 @@ class CommandLine:
     def parser(self) -> argparse.ArgumentParser:
         """The parser of the whole command line, with a subparser for each command."""
         parser = argparse.ArgumentParser(prog=self.program)
+        if self._version is not None:
+            parser.add_argument("--version", action=_Version, text=self._version)
         self.add_to(parser)
         return parser
 
@@ -216,8 +222,22 @@ class CommandLine:
         yield from (f"{_INDENT}{name:{width}}{_INDENT}{meaning}" for name, meaning in self.variables.items())
         yield ""
         yield f"{self.program} COMMAND --help lists the options of a command."
+        if self._version is not None:
+            yield f"{self.program} --version tells the versions of the platform, Python and torch, and the devices."
         yield "Exit status: 0 success, 1 failure, 2 invalid input or settings, 3 refused by a check, 130 interrupted."
         yield f"To enable completion in bash and zsh, run {self._completion}."
+
+
+class _Version(argparse.Action):
+    """Prints a text, which is made only then, and exits."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, *, text: Callable[[], str]) -> None:
+        super().__init__(option_strings, dest, nargs=0, help=argparse.SUPPRESS, default=argparse.SUPPRESS)
+        self._text = text
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        print(self._text())
+        parser.exit()
 
 
 def print_error(error: PlatformError) -> None:

@@ -46,6 +46,15 @@ def test_rtp_is_the_command_line_of_the_trainer_and_of_searches(bare: Installati
     assert shown.stdout.replace("rtp tune", "python -m tune") == same.stdout
 
 
+def test_the_version_tells_what_a_run_would_use(bare: Installation, tmp_path: Path) -> None:
+    shown = bare.run("rtp", "--version", cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    lines = shown.stdout.splitlines()
+    assert lines[0] == f"ray-train-platform {load_release().platform}"
+    assert lines[1].startswith("Python 3.")
+    assert lines[2:] == ["torch is not installed"]
+
+
 def test_wrong_input_exits_with_2(bare: Installation, tmp_path: Path) -> None:
     for words, message in (
         (["train", "--model", "mpl"], "model.name=mpl: unknown model"),
@@ -99,6 +108,9 @@ def test_the_extra_train_trains_from_an_empty_folder(wheel: Path, tmp_path: Path
     trainer = Installation.make(tmp_path / "environment", wheel, {"train"})
     folder = tmp_path / "empty"
     folder.mkdir()
+    shown = trainer.run("rtp", "--version", cwd=folder).stdout.splitlines()
+    assert shown[2].startswith(f"torch {load_release().stack.torch}")
+    assert " CPUs" in shown[3] or " x " in shown[3]
     trained = trainer.run("rtp", "train", "--name", "first", cwd=folder)
     assert trained.returncode == 0, trained.stdout + trained.stderr
     run = folder / ".local" / "runs" / "first"
