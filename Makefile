@@ -26,7 +26,8 @@ ifneq ($(and $(call is_typed,RAY),$(filter-out train resume logs stop jobs,$(MAK
 endif
 # Those that .make/environment reads, for every command.
 exported := PYTHON TORCH_INDEX TORCH_VERSION
-unexport $(filter-out $(exported),$(variables))
+# GPU=1 as well where the command trains here: the environment then has CUDA.
+unexport $(filter-out $(exported) $(if $(or $(call is_typed,ENV),$(call is_typed,RAY)),,$(if $(call is_typed,GPU),GPU)),$(variables))
 # Bytecode files halve the start-up time of every process; some machines disable them by environment variable.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -363,8 +364,8 @@ reference: environment-dev ## Write docs/REFERENCE.md, its pages and .env.exampl
 ##@ Set up
 
 .PHONY: env
-env: ## Create .venv from the lock (every command does this); FOR=dev|infra; WITH=deepspeed adds DeepSpeed; see CONTRIBUTING.md for TORCH_INDEX
-	@.make/environment $(if $(call is_typed,FOR),$(call quoted,$(FOR)),train)
+env: ## Create .venv from the lock (every command does this); FOR=dev|infra; WITH=deepspeed adds DeepSpeed; GPU=1 installs CUDA without a GPU; see CONTRIBUTING.md for TORCH_INDEX
+	@$(if $(call is_typed,GPU),GPU=$(call quoted,$(GPU)) ).make/environment $(if $(call is_typed,FOR),$(call quoted,$(FOR)),train)
 	@$(if $(call is_typed,WITH),.make/environment $(call quoted,$(WITH)))$(no-others)
 
 .PHONY: lock

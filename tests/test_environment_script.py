@@ -21,6 +21,7 @@ DEEPSPEED = "pip install --no-deps --no-build-isolation --require-hashes --requi
 
 FAKE_UV = """#!/bin/sh
 [ "$1" = cache ] && echo {notes}/cache && exit
+case "$*" in *--dry-run*) [ -e {notes}/no-answer ] && exit 1 || exit 0 ;; esac
 echo "$@" >>{notes}/asked
 echo "$UV_DEFAULT_INDEX $UV_CACHE_DIR" >{notes}/variables
 for argument; do
@@ -105,6 +106,33 @@ def test_another_build_of_torch_replaces_the_locked_one(folder: Folder) -> None:
     assert asked.endswith("pip install --no-deps --index-url file:///index torch==2+cpu\n")
     installed = (folder.notes / "installed").read_text()
     assert [line.partition("==")[0] for line in installed.splitlines()[::2]] == ["torchmetrics", "numpy"]
+
+
+@pytest.mark.skipif(any(Path("/dev").glob("nvidia*")), reason="the environment of a machine with a GPU has CUDA")
+def test_without_a_gpu_the_cpu_build_is_installed_with_hashes_until_cuda_is_asked_for(folder: Folder) -> None:
+    (folder.path / "requirements.lock").write_text(
+        "torch==1 \\\n    --hash=sha256:cuda\nnumpy==1 \\\n    --hash=sha256:0\n"
+    )
+    (folder.path / "requirements-cpu.lock").write_text("torch==1+cpu \\\n    --hash=sha256:cpu\n")
+    asked = folder.run("train")
+    assert asked.startswith("pip sync --require-hashes --torch-backend cpu ")
+    assert asked.endswith("/requirements.lock requirements-cpu.lock\n")
+    assert "--hash=sha256:cuda" not in (folder.notes / "installed").read_text()
+    assert folder.run("train") == folder.run("train", GPU="0") == ""
+    assert folder.run("train", GPU="1") == "pip uninstall torch\npip sync --require-hashes requirements.lock\n"
+    assert folder.run("train") == ""
+
+
+@pytest.mark.skipif(any(Path("/dev").glob("nvidia*")), reason="the environment of a machine with a GPU has CUDA")
+def test_cuda_is_installed_where_the_index_of_the_cpu_build_does_not_answer_or_cuda_is_asked_for(
+    folder: Folder,
+) -> None:
+    (folder.path / "requirements-cpu.lock").write_text("torch==1+cpu \\\n    --hash=sha256:cpu\n")
+    (folder.notes / "no-answer").touch()
+    assert folder.run("train") == "pip sync --require-hashes requirements.lock\n"
+    (folder.notes / "no-answer").unlink()
+    (folder.path / ".venv/.locks").unlink()
+    assert folder.run("train", GPU="1") == "pip sync --require-hashes requirements.lock\n"
 
 
 def test_the_choice_of_torch_is_kept_when_a_lock_changes(folder: Folder) -> None:

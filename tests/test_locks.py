@@ -46,9 +46,12 @@ REQUIREMENTS = {
 }
 """What each lock is resolved from."""
 
+CPU = "requirements-cpu.lock"
+"""The CPU build of torch alone; `make lock` writes it where PyTorch's index answers."""
+
 
 def test_every_lock_holds_pinned_packages_with_hashes_and_nothing_else() -> None:
-    assert sorted(REQUIREMENTS) == LOCKS
+    assert sorted(REQUIREMENTS) == [lock for lock in LOCKS if lock != CPU]
     package = r"[a-z0-9._-]+==\S+( ; [^\\\n]+)?( \\\n    --hash=sha256:[0-9a-f]{64})+\n"
     for lock in LOCKS:
         assert re.fullmatch(rf"({package})+", (ROOT / lock).read_text(encoding="ascii")), lock
@@ -71,6 +74,11 @@ def test_every_direct_dependency_is_locked_within_its_range() -> None:
                 assert tuple(map(int, pinned[name].split(".")[: len(lowest)])) >= lowest, f"{lock}: {name}"
             else:
                 assert name in pinned, lock
+
+
+def test_the_cpu_build_is_that_of_the_locked_torch() -> None:
+    if CPU in LOCKS:
+        assert versions(CPU) == {"torch": f"{versions('requirements.lock')['torch']}+cpu"}
 
 
 def test_the_wheel_is_built_with_what_is_locked() -> None:
