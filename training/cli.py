@@ -56,20 +56,13 @@ from training.rundir import RUN_DIRECTORY, RunDirectory, runs
 if TYPE_CHECKING:
     from training.code.archive import CodeArchive
 
-
-def _versions() -> str:
-    from training.environment import versions
-
-    return versions()
-
-
 COMMANDS = CommandLine(
     "python -m training",
     "Train models, on this machine or with --env on a cluster, and look at their runs.",
     variables=described(
         RUN_DIRECTORY, "RTP_TRACKING_URI", "RTP_EXPERIMENT", "RTP_STACK_OUTPUTS", "RTP_LOKI_URL", "KUBECONFIG"
     ),
-    version=_versions,
+    version="training.environment:versions",
 )
 
 

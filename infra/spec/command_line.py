@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from importlib import import_module
 from inspect import get_annotations
 from pathlib import Path
 from types import MappingProxyType, NoneType, UnionType
@@ -94,7 +95,7 @@ class CommandLine:
         variables: description of every environment variable that the commands read, by name.
         completion: what a shell runs to complete the program's commands.
         groups: other command lines, by the word that precedes their commands.
-        version: text that `--version` prints; None if there is no such option.
+        version: "package.module:function" of what `--version` prints; None if there is no such option.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class CommandLine:
         variables: Mapping[str, str],
         completion: str = _GLOBAL_COMPLETION,
         groups: Mapping[str, CommandLine] = MappingProxyType({}),
-        version: Callable[[], str] | None = None,
+        version: str | None = None,
     ) -> None:
         self.program = program
         self.summary = summary
@@ -186,7 +187,7 @@ class CommandLine:
         """The parser of the whole command line, with a subparser for each command."""
         parser = argparse.ArgumentParser(prog=self.program)
         if self._version is not None:
-            parser.add_argument("--version", action=_Version, text=self._version)
+            parser.add_argument("--version", action=_Version, const=self._version)
         self.add_to(parser)
         return parser
 
@@ -229,14 +230,14 @@ class CommandLine:
 
 
 class _Version(argparse.Action):
-    """Prints a text, which is made only then, and exits."""
+    """Prints what a function returns, whose module is imported only then, and exits."""
 
-    def __init__(self, option_strings: Sequence[str], dest: str, *, text: Callable[[], str]) -> None:
-        super().__init__(option_strings, dest, nargs=0, help=argparse.SUPPRESS, default=argparse.SUPPRESS)
-        self._text = text
+    def __init__(self, option_strings: Sequence[str], dest: str, *, const: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, const=const, help=argparse.SUPPRESS, default=argparse.SUPPRESS)
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        print(self._text())
+        module, function = str(self.const).split(":")
+        print(getattr(import_module(module), function)())
         parser.exit()
 
 

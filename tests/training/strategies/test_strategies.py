@@ -95,14 +95,16 @@ class Branching(nn.Module):
 
     def __init__(self, spec: SampleSpec, *, every: int) -> None:
         super().__init__()
-        self.every, self.calls = every, 0
+        self.every = every
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+        self.calls: Tensor
         self.trunk, self.branch = nn.Linear(64, spec.outputs), nn.Linear(64, spec.outputs)
 
     def forward(self, inputs: Tensor) -> Tensor:
         features = inputs.flatten(1)
         self.calls += self.training
         outputs: Tensor = self.trunk(features)
-        return outputs + self.branch(features) if self.every and self.calls % self.every else outputs
+        return outputs + self.branch(features) if self.every and int(self.calls) % self.every else outputs
 
 
 @pytest.mark.parametrize(
@@ -128,7 +130,8 @@ def test_weights_that_a_step_does_not_use_are_refused_by_name_or_allowed_by_a_se
     assert losses_of(tmp_path / "allowed") == pytest.approx(losses_of(tmp_path / "one"), rel=1e-4)
     allowed = exported(tmp_path / "allowed")
     for name, value in exported(tmp_path / "one").items():
-        torch.testing.assert_close(allowed[name], value, rtol=1e-3, atol=2e-4)
+        if name != "calls":  # one process has more of them in a step
+            torch.testing.assert_close(allowed[name], value, rtol=1e-3, atol=2e-4)
 
 
 UNUSED: dict[str, Any] = {
