@@ -161,7 +161,11 @@ def test_the_script_and_the_workflow_take_the_pythons_of_the_project(folder: Fol
 
 
 INTERPRETER = """#!/bin/sh
-case $2 in *version_info*) echo {version} ;; *ensurepip*) exit {lacks_venv} ;; *) exit 1 ;; esac
+case "$*" in
+  *version_info*) echo {version} ;; *ensurepip*) exit {lacks_venv} ;; --version) echo Python {version} ;;
+  "-m venv"*) echo "$@" >notes/venv; mkdir -p .venv/bin; printf '#!/bin/sh\\n' >.venv/bin/python; chmod +x .venv/bin/python ;;
+  *) exit 1 ;;
+esac
 """
 
 
@@ -186,13 +190,26 @@ def test_a_python_that_does_not_serve_is_named_with_the_ones_that_do(
     assert not (folder.path / ".venv").exists()
 
 
-def test_an_environment_without_pip_is_made_anew(folder: Folder) -> None:
-    """As a command that was interrupted leaves it."""
-    folder.program(folder.path / ".venv/bin/python", "#!/bin/sh\nexit 1\n")
-    folder.program(folder.path / "bin/other", INTERPRETER.format(version="3.12", lacks_venv=0) + "mkdir .venv/bin -p")
+@pytest.mark.parametrize("left", ["no pip", "unfinished"])
+def test_what_an_interrupted_command_has_left_is_made_anew(folder: Folder, left: str) -> None:
+    assert folder.run("train")
+    (folder.path / ".venv/.locks").unlink()
+    if left == "unfinished":
+        (folder.path / ".venv/.unfinished").touch()
+    else:
+        folder.program(folder.path / ".venv/bin/python", "#!/bin/sh\nexit 1\n")
+    folder.program(folder.path / "bin/other", INTERPRETER.format(version="3.12", lacks_venv=0))
+    assert folder.run("train", PYTHON="other") == "pip sync --require-hashes requirements.lock\n"
+    assert (folder.notes / "venv").read_text() == "-m venv --clear .venv\n"
+    assert folder.run("train") == ""
+
+
+def test_an_installation_that_fails_is_unfinished(folder: Folder) -> None:
+    folder.program(folder.path / "bin/uv", "#!/bin/sh\nexit 1\n")
     with pytest.raises(subprocess.CalledProcessError) as caught:
-        folder.run("train", PYTHON="other")
-    assert "creating .venv with" in caught.value.stderr.decode()
+        folder.run("train")
+    assert caught.value.returncode == 3
+    assert (folder.path / ".venv/.unfinished").exists()
 
 
 def test_uv_asks_the_index_that_pip_is_told(folder: Folder) -> None:
