@@ -195,7 +195,7 @@ def test_what_an_interrupted_command_has_left_is_made_anew(folder: Folder, left:
     assert folder.run("train")
     (folder.path / ".venv/.locks").unlink()
     if left == "unfinished":
-        (folder.path / ".venv/.unfinished").touch()
+        (folder.path / ".local/environment.unfinished").touch()
     else:
         folder.program(folder.path / ".venv/bin/python", "#!/bin/sh\nexit 1\n")
     folder.program(folder.path / "bin/other", INTERPRETER.format(version="3.12", lacks_venv=0))
@@ -209,7 +209,7 @@ def test_an_installation_that_fails_is_unfinished(folder: Folder) -> None:
     with pytest.raises(subprocess.CalledProcessError) as caught:
         folder.run("train")
     assert caught.value.returncode == 3
-    assert (folder.path / ".venv/.unfinished").exists()
+    assert (folder.path / ".local/environment.unfinished").exists()
 
 
 def test_uv_asks_the_index_that_pip_is_told(folder: Folder) -> None:
