@@ -233,3 +233,12 @@ def test_a_disk_that_is_too_small_is_told_before_a_download_and_a_small_home_is_
     folder.program(folder.path / "bin/df", DF.format(notes=folder.notes, cache=100, here=9000))
     folder.run("train")
     assert (folder.notes / "variables").read_text().split()[-1] == f"{folder.path}/.local/cache/uv"
+
+
+def test_an_environment_with_another_python_is_not_replaced_unasked(folder: Folder) -> None:
+    folder.program(folder.path / ".venv/bin/python", INTERPRETER.format(version="3.11", lacks_venv=0))
+    folder.program(folder.path / "bin/other", INTERPRETER.format(version="3.13", lacks_venv=0))
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        folder.run("train", PYTHON="other")
+    assert caught.value.returncode == 3
+    assert ".venv has Python 3.11, and PYTHON=other is 3.13" in caught.value.stderr.decode()
