@@ -194,7 +194,7 @@ def test_a_python_that_does_not_serve_is_named_with_the_ones_that_do(
 def test_what_an_interrupted_command_has_left_is_made_anew(folder: Folder, left: str) -> None:
     assert folder.run("train")
     (folder.path / ".venv/.locks").unlink()
-    if left == "unfinished":
+    if left == "unfinished":  # with another Python
         (folder.path / ".local/environment.unfinished").touch()
     else:
         folder.program(folder.path / ".venv/bin/python", "#!/bin/sh\nexit 1\n")
