@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 from torch import nn
+from torch.distributed.tensor import DTensor
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from training.config.schema import OptimizerSettings, ScheduleSettings
@@ -30,7 +31,9 @@ def build_optimizer(model: nn.Module, settings: OptimizerSettings, *, learning_r
     groups = parameter_groups(model, weight_decay=settings.weight_decay)
     match settings.name:
         case "sgd":
-            return SGD(groups, lr=learning_rate, momentum=settings.momentum, nesterov=settings.nesterov, fused=True)
+            # Torch 2.15's fused kernel of SGD, unlike Adam's, takes no sharded weights.
+            fused = None if any(isinstance(one, DTensor) for one in model.parameters()) else True
+            return SGD(groups, lr=learning_rate, momentum=settings.momentum, nesterov=settings.nesterov, fused=fused)
         case "adam":
             return Adam(groups, lr=learning_rate, betas=settings.betas, fused=True)
         case "adamw":

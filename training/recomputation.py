@@ -247,7 +247,8 @@ def check_recomputation(module: nn.Module, inputs: Tensor, *, model: str, is_com
         if isinstance(block, _Recomputed):
             what = f"block {name} of model.name={model}"
             block.forward = partial(_computed_twice, block, what, is_compiled)  # type: ignore[method-assign]
-    run_trial(copied.train(), inputs)
+    copied.train()
+    run_trial(copied, inputs)
 
 
 def _computed_twice(block: _Recomputed, what: str, is_compiled: bool, *inputs: Any, **named: Any) -> Any:  # noqa: ANN401, FBT001 - those of the block

@@ -14,9 +14,9 @@ import struct
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
-from types import ModuleType
+from types import CellType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from training.user_code import is_user_code
 Generator = np.random.Generator | np.random.RandomState | torch.Generator | random.Random
 """Draws random numbers from a state of its own."""
 
-_DEPTH, _BREADTH = 4, 100
+_DEPTH, _BREADTH = 10, 10_000
 """How far, and among how many values at a time, the generators of an object are looked for."""
 
 
@@ -144,22 +144,51 @@ def generators_of(*owners: object) -> tuple[Generator, ...]:
 
 @lru_cache(maxsize=1)
 def _global_generators(modules: int) -> tuple[Generator, ...]:
-    """Those of the modules that are imported by now, whose number is given: a look at all takes 1 ms."""
+    """Those in names, or collections, of the user modules that are imported by now, whose number is given: a look at all takes 1 ms."""
     del modules
     files = ((module, getattr(module, "__file__", None)) for _, module in sorted(sys.modules.items()))
     users = [module for module, file in files if isinstance(file, str) and is_user_code(file)]
-    return tuple(value for module in users for value in vars(module).values() if isinstance(value, Generator))
+    values = [value for module in users for name, value in vars(module).items() if not name.startswith("__")]
+    values += [
+        one for value in values if isinstance(value, dict | list | tuple) for one in islice(_kept_by(value), _BREADTH)
+    ]
+    return tuple(one for one in values if isinstance(one, Generator))
 
 
 def _kept_by(owner: object) -> Iterable[object]:
+    """What an object, or a function, may draw from: attributes, also of its class, what it is bound to or closes over, defaults."""
     if isinstance(owner, list | tuple):
         return owner
-    return (owner if isinstance(owner, dict) else getattr(owner, "__dict__", {})).values()
+    if isinstance(owner, dict):
+        return owner.values()
+    if isinstance(owner, torch.Tensor | np.ndarray | str | bytes | int | float):
+        return ()
+    if isinstance(owner, partial):
+        return owner.func, *owner.args, *owner.keywords.values()
+    if isinstance(owner, FunctionType):
+        cells = (cell.cell_contents for cell in owner.__closure__ or () if cell != CellType())
+        return *cells, *(owner.__defaults__ or ()), *(owner.__kwdefaults__ or {}).values()
+    of_classes = [value for one in type(owner).__mro__ if _is_users(one) for value in vars(one).values()]
+    slots = [getattr(owner, name, None) for one in type(owner).__mro__ for name in _slots_of(one)]
+    bound = getattr(owner, "__self__", None), getattr(owner, "__func__", None)
+    return *getattr(owner, "__dict__", {}).values(), *slots, *of_classes, *bound
+
+
+def _is_users(one: type) -> bool:
+    file = getattr(sys.modules.get(one.__module__), "__file__", None)
+    return isinstance(file, str) and is_user_code(file)
+
+
+def _slots_of(one: type) -> tuple[str, ...]:
+    slots = vars(one).get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else tuple(slots)
 
 
 def _seed_own(own: Sequence[Generator], seed: int) -> None:
     for number, generator in enumerate(own):
-        _seed_generator(generator, (seed + number) % 2**63)
+        # A hash: they must not draw what the global ones draw, nor another place's.
+        digest = hashlib.blake2b(struct.pack("<2Q", seed % 2**64, number), digest_size=8, person=b"own").digest()
+        _seed_generator(generator, int.from_bytes(digest, "little") % 2**63)
 
 
 def _state_of(generator: Generator) -> Any:  # noqa: ANN401 - each kind has another

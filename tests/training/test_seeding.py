@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.seeding import configure_threads, seed_everything, seed_step
+from training.seeding import configure_threads, generators_of, seed_everything, seed_step
 
 steps = st.tuples(st.integers(0, 2**63 - 1), st.integers(0, 2**40), st.integers(0, 2**16), st.integers(0, 2**16))
 
@@ -85,6 +85,43 @@ def test_neighbours_in_seed_step_micro_batch_and_rank_share_no_stream() -> None:
         seed_step(*place)
         masks.add(tuple(dropout_mask()))
     assert len(masks) == len(places)
+
+
+OF_THE_MODULE = {"here": np.random.default_rng(0)}
+
+
+class Keeper:
+    """Has generators in the places where user code has them."""
+
+    __slots__ = ("__dict__", "slot")
+    shared = random.Random(0)
+
+    def __init__(self) -> None:
+        self.slot = torch.Generator()
+        own = np.random.default_rng(1)
+        self.closure: Callable[[], float] = lambda: float(own.random())
+        self.bound: Callable[[], float] = np.random.default_rng(2).normal
+        self.deep = {"a": [{"b": [{"c": np.random.RandomState(3)}]}]}
+        self.many = [np.random.default_rng(seed) for seed in range(200)]
+
+    def defaults(self, generator: torch.Generator = torch.Generator()) -> float:  # noqa: B008
+        return float(torch.rand((), generator=generator))
+
+
+def test_generators_of_user_code_are_found_where_it_keeps_them_and_draw_streams_of_their_own() -> None:
+    keeper = Keeper()
+    found = generators_of(keeper)
+    expected = [OF_THE_MODULE["here"], Keeper.shared, keeper.slot, *keeper.many, keeper.deep["a"][0]["b"][0]["c"]]
+    assert {id(one) for one in expected} <= {id(one) for one in found}
+
+    def drawn() -> list[float]:
+        seed_step(1, 2, 3, 4, own=found)
+        others = float(torch.rand((), generator=keeper.slot)), Keeper.shared.random(), float(keeper.bound())
+        return [*others, keeper.closure(), keeper.defaults(), float(torch.rand(())), random.random()]
+
+    first = drawn()
+    assert drawn() == first
+    assert len(set(first)) == len(first)
 
 
 def test_operations_get_the_threads_that_were_configured() -> None:

@@ -125,8 +125,9 @@ def _used(module: nn.Module, spec: SampleSpec) -> nn.Module | None:
     if used is None:
         return None
     try:
+        used.train()
         for number in range(_PASSES):
-            _pass(used.train(), spec, number)
+            _pass(used, spec, number)
     except Exception:  # noqa: BLE001 - of a user's own code; the first step says so
         return None
     return used
@@ -135,12 +136,15 @@ def _used(module: nn.Module, spec: SampleSpec) -> nn.Module | None:
 def _outputs(module: nn.Module, buffers: dict[str, Tensor], spec: SampleSpec) -> list[Tensor] | None:
     """What an exported model computes, and with these buffers, of which checkpoints have all, a resumed one; None if it fails."""
     try:
-        exported = _pass(module.eval(), spec, _PASSES)
+        module.eval()
+        exported = _pass(module, spec, _PASSES)
         for name, value in buffers.items():
             owner, _, key = name.rpartition(".")
             setattr(module.get_submodule(owner), key, value.clone())
-        resumed = _pass(module.train(), spec, _PASSES + 1)
-        return exported + resumed + _pass(module.eval(), spec, _PASSES + 2)
+        module.train()
+        resumed = _pass(module, spec, _PASSES + 1)
+        module.eval()
+        return exported + resumed + _pass(module, spec, _PASSES + 2)
     except Exception:  # noqa: BLE001 - of a user's own code
         return None
 

@@ -82,14 +82,16 @@ def prepare_own_model(module: nn.Module, settings: ModelSettings, spec: SampleSp
     module.register_forward_hook(selects)
     _refuse_complex(module, settings.name)
     if any(map(is_lazy, (*module.parameters(), *module.buffers()))):
-        _run(module.eval(), spec)  # makes them
+        module.eval()
+        _run(module, spec)  # makes them
         _refuse_lazy(module, settings.name)
     _own_memory(module, settings.name)
     state = _shapes(module, settings.name)
     trial = trial_copy(module)
     if trial is not None:  # whose state may depend on the first batch, which zeros are not
-        _run(trial.eval(), spec)
-        _run(trial.train(), spec)
+        for mode in (False, True):
+            trial.train(mode)  # which a user's own may not return
+            _run(trial, spec)
         if not any(isinstance(one, SelectedOutput) for one in trial._forward_hooks.values()):  # noqa: SLF001 - see `_remove`
             _remove(selects, module)
         if made := sorted(set(_shapes(trial, settings.name).items()) ^ set(state.items())):

@@ -35,7 +35,7 @@ from training.recomputation import check_recomputation, recompute_blocks
 from training.run_model import build_run_model
 from training.strategies.build import build_strategy, states_of
 from training.strategies.gradient_hooks import refuse_nonlinear_gradients, refuse_nonlinear_hooks
-from training.strategies.shardable import refuse_foreign_uses, refuse_scalars
+from training.strategies.shardable import refuse_changed_weights, refuse_foreign_uses, refuse_scalars
 from training.strategies.stages import check_parts
 from training.strategies.strategy import Strategy
 from training.weight_average import WeightAverage
@@ -151,6 +151,13 @@ def _refuse_undistributable(module: nn.Module, context: RankContext, bundle: Dat
     if not is_one_process and strategy.is_fully_sharded:
         refuse_foreign_uses(module, _two_samples(bundle, context.device)[0], strategy=strategy.name, model=model)
     if not is_one_process or shards is not None:
+        refuse_changed_weights(
+            module,
+            _two_samples(bundle, context.device)[0],
+            strategy=strategy.name,
+            model=model,
+            is_divided=not is_one_process and (strategy.is_zero or strategy.is_fully_sharded),
+        )
         has_parts = strategy.is_fully_sharded or strategy.name == "zero3"
         refuse_nonlinear_hooks(module, model=model, has_parts=has_parts and not is_one_process)
     if is_averaged or settings.precision.mode == "fp16":

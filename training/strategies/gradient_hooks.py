@@ -80,7 +80,8 @@ def refuse_nonlinear_gradients(module: nn.Module, inputs: Tensor, *, model: str)
         return
     with drawing_on(inputs.device):
         try:
-            outputs = cast("Tensor", copied.train()(inputs))
+            copied.train()
+            outputs = cast("Tensor", copied(inputs))
             once = _gradients(copied, outputs, factor=1.0)
             scaled = _gradients(copied, outputs, factor=_FACTOR)
         except Exception:  # noqa: BLE001 - of a user's own code

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
@@ -53,13 +54,72 @@ def refuse_foreign_uses(module: nn.Module, inputs: Tensor, *, strategy: str, mod
     names = {id(one): name for name, one in copied.named_parameters()}
     unit_of = {id(one): unit for unit in units for one in unit.parameters()}
     with _running(units) as running, _Uses(unit_of, running) as uses:
-        run_trial(copied.train(), inputs)
+        copied.train()
+        run_trial(copied, inputs)
     if uses.foreign:
         raise SettingsError(
             f"strategy.name={strategy}: model.name={model} uses {names[uses.foreign[0]]} outside of the block that has it, where it is not "
             "whole",
             remedy=f"use it in that block's forward(), or have it outside of the model's sequences; {_ALTERNATIVE}",
         )
+
+
+def refuse_changed_weights(module: nn.Module, inputs: Tensor, *, strategy: str, model: str, is_divided: bool) -> None:
+    """Refuse a model whose forward pass changes its weights in a way that the ranks would lose, or not agree on.
+
+    Runs copies of the model once, in training mode and without gradients; does nothing if it is too large for that, cannot be copied or
+    fails.
+
+    Args:
+        module: the whole model, which stays as it is.
+        inputs: of the model, on its device.
+        strategy: name of the strategy.
+        model: name of the model.
+        is_divided: a rank gathers a weight for the pass, and drops what the pass has made of it; else the ranks keep what their own
+            samples have made of it, which must be the same for all samples.
+
+    Raises:
+        SettingsError: names the first such weight.
+    """
+    touched = _weights_after(module, inputs)
+    if not touched:
+        return
+    others = {} if is_divided else _weights_after(module, inputs.roll(1, dims=-1))
+    for name, (changed, value) in touched.items():
+        if changed and (is_divided or (name in others and not torch.equal(value, others[name][1]))):
+            raise SettingsError(
+                f"strategy.name={strategy}: model.name={model} changes its weight {name} in forward(), "
+                + (
+                    "which the ranks would lose"
+                    if is_divided
+                    else "to other values for other samples, so the ranks would differ"
+                ),
+                remedy="keep what forward() changes in a buffer"
+                + (
+                    "; or set strategy.name=ddp, which keeps such changes"
+                    if is_divided
+                    else "; or train with scale.workers=1"
+                ),
+            )
+
+
+def _weights_after(module: nn.Module, inputs: Tensor) -> dict[str, tuple[bool, Tensor]]:
+    """Whether a pass in training mode has written to each weight, by name, and what it is then; nothing if there is no such pass."""
+    copied = trial_copy(module)
+    if copied is None:
+        return {}
+    before = {name: (one, one._version, one.data_ptr()) for name, one in copied.named_parameters()}  # noqa: SLF001
+    copied.train()
+    if not run_trial(copied, inputs):
+        return {}
+    known = dict(module.named_parameters())
+    return {
+        name: (
+            (one._version, one.data_ptr()) != (version, place) or not torch.equal(one, known[name]),  # noqa: SLF001
+            one.detach(),
+        )
+        for name, (one, version, place) in before.items()
+    }
 
 
 @contextmanager
