@@ -24,12 +24,12 @@ class Place:
     """Where a stack is; nowhere before its first update.
 
     Attributes:
-        made_vpcs: VPCs that the stack has made.
+        made_vpcs: VPCs that the stack has made, with the range of each.
         vpcs: VPCs of its security groups, of which every stack has some.
         clusters: clusters of its nodes.
     """
 
-    made_vpcs: frozenset[str]
+    made_vpcs: Mapping[str, str]
     vpcs: frozenset[str]
     clusters: frozenset[str]
 
@@ -44,7 +44,7 @@ def read_place(settings: StackSettings, session: Session) -> Place:
     ec2 = session.client("ec2", config=RETRIES)
     ours = {f"tag:{STACK_TAG}": [stack_tag(settings)]}
     return Place(
-        made_vpcs=frozenset(one["VpcId"] for one in pages(ec2, "describe_vpcs", "Vpcs", ours)),
+        made_vpcs={one["VpcId"]: one["CidrBlock"] for one in pages(ec2, "describe_vpcs", "Vpcs", ours)},
         vpcs=frozenset(one["VpcId"] for one in pages(ec2, "describe_security_groups", "SecurityGroups", ours)),
         clusters=frozenset(_clusters(ec2, ours)),
     )
@@ -82,7 +82,13 @@ def moves(settings: StackSettings, place: Place, *, owner: str | None) -> Iterat
 def _vpc_moves(settings: StackSettings, place: Place) -> Iterator[str]:
     name, stated = settings.environment.name, settings.network.existing
     if stated is None:
-        for vpc in sorted(place.vpcs - place.made_vpcs):
+        for vpc, cidr in sorted(place.made_vpcs.items()):
+            if cidr != str(settings.network.cidr):
+                yield (
+                    f"stack {name} has made VPC {vpc} with the range {cidr}, and network.cidr is {settings.network.cidr}: an update would "
+                    "make another VPC, in which neither the cluster nor the database can move"
+                )
+        for vpc in sorted(place.vpcs - place.made_vpcs.keys()):
             yield (
                 f"stack {name} is in the existing VPC {vpc}, and the settings have no network.existing: an update would make a VPC, and "
                 "delete or replace what the stack has in that one"
@@ -93,7 +99,7 @@ def _vpc_moves(settings: StackSettings, place: Place) -> Iterator[str]:
             f"stack {name} has made VPC {vpc}, and network.existing.vpc_id is {stated.vpc_id}: an update would delete that VPC, and "
             "delete or replace what is in it"
         )
-    for vpc in sorted(place.vpcs - place.made_vpcs - {stated.vpc_id}):
+    for vpc in sorted(place.vpcs - place.made_vpcs.keys() - {stated.vpc_id}):
         yield (
             f"stack {name} is in VPC {vpc}, and network.existing.vpc_id is {stated.vpc_id}: an update would delete or replace what the "
             "stack has there"

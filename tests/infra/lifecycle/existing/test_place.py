@@ -67,14 +67,19 @@ def answers(session: boto3.Session, one: StackSettings) -> list[str]:
 def test_before_the_first_update_a_stack_may_go_anywhere(session: boto3.Session) -> None:
     for environment in ("own", "existing-vpc", "existing-cluster"):
         one = settings(environment)
-        assert read_place(one, session) == Place(made_vpcs=frozenset(), vpcs=frozenset(), clusters=frozenset())
+        assert read_place(one, session) == Place(made_vpcs={}, vpcs=frozenset(), clusters=frozenset())
         assert answers(session, one) == []
 
 
 def test_a_stack_that_made_its_vpc_stays_there(session: boto3.Session) -> None:
     vpc = make_stack(session, makes_vpc=True)
     make_cluster(session, "rtp-place", **{STACK_TAG: OURS})
-    assert answers(session, settings("own")) == []
+    own = {"network.cidr": "10.40.0.0/16"}
+    assert answers(session, settings("own", own)) == []
+    (told,) = answers(session, settings("own", {"network.cidr": "10.44.0.0/16"}))
+    assert told.startswith(
+        f"stack place has made VPC {vpc} with the range 10.40.0.0/16, and network.cidr is 10.44.0.0/16"
+    )
     (told,) = answers(session, settings("existing-vpc"))
     assert told.startswith(f"stack place has made VPC {vpc}, and network.existing.vpc_id is vpc-0a1b2c3d4e5f60718")
     assert "an update would delete that VPC" in told
