@@ -135,7 +135,15 @@ def _run(module: nn.Module, spec: SampleSpec) -> None:
 
 
 def _own_memory(module: nn.Module, model: str) -> None:
-    """Replace buffers that do not have their memory to themselves, and refuse such parameters."""
+    """Replace buffers that do not have their memory to themselves, and refuse such parameters and sparse tensors."""
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if tensor.layout != torch.strided:
+            raise _unsaved(
+                model,
+                name,
+                "is a sparse tensor",
+                "keep its indices and values in buffers, and make it of them in forward()",
+            )
     users = Counter(one.untyped_storage().data_ptr() for one in module.parameters() if one.numel())
     for name, parameter in module.named_parameters():
         if users[parameter.untyped_storage().data_ptr()] > 1:

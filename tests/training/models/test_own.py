@@ -204,8 +204,9 @@ class Extra(Keeps):
         (lambda: Extra(lambda _: None), "_extra_state is no tensor"),
         (lambda: Keeps(_shared_memory), "decoder shares memory with another parameter|layer.weight shares memory"),
         (lambda: Keeps(_view_of_a_weight), "row shares memory with a parameter"),
+        (lambda: Keeps(lambda one: one.register_buffer("graph", torch.eye(3).to_sparse())), "graph is a sparse tensor"),
     ],
-    ids=["a-part-is-not-saved", "lazy-buffer", "extra-state", "two-parameters", "view-of-a-weight"],
+    ids=["a-part-is-not-saved", "lazy-buffer", "extra-state", "two-parameters", "view-of-a-weight", "sparse"],
 )
 def test_a_state_that_cannot_be_restored_is_refused_by_name(make: Callable[[], nn.Module], said: str) -> None:
     with pytest.raises(SettingsError, match=said):
