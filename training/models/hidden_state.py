@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from training.data.types import SampleSpec
 from training.errors import SettingsError
-from training.models.trial_copy import drawing_on, trial_copy
+from training.models.trial_copy import device_of, drawing_on, trial_copy
 from training.objectives.objective import Objective
 from training.seeding import generators_of, seed_step
 
@@ -111,12 +111,8 @@ def _load(restored: nn.Module, state: dict[str, Tensor], model: str) -> None:
 
 @contextmanager
 def _trial(module: nn.Module) -> Iterator[None]:
-    with torch.no_grad(), drawing_on(_device(module)), torch.compiler.set_stance("force_eager"):
+    with torch.no_grad(), drawing_on(device_of(module)), torch.compiler.set_stance("force_eager"):
         yield
-
-
-def _device(module: nn.Module) -> torch.device:
-    return next((one.device for one in (*module.parameters(), *module.buffers())), torch.device("cpu"))
 
 
 def _used(module: nn.Module, spec: SampleSpec) -> nn.Module | None:
@@ -153,7 +149,7 @@ def _pass(module: nn.Module, spec: SampleSpec, number: int) -> list[Tensor]:
     seed_step(0, number, 0, 0, own=generators_of(module))
     shape = (_ROWS, *spec.shape)
     inputs = torch.randint(spec.vocabulary, shape) if spec.vocabulary else torch.randn(shape)
-    return [one.clone() for one in tree_leaves(module(inputs.to(_device(module)))) if isinstance(one, Tensor)]
+    return [one.clone() for one in tree_leaves(module(inputs.to(device_of(module)))) if isinstance(one, Tensor)]
 
 
 def _measured(objective: Objective, outputs: Tensor, targets: Tensor) -> list[Tensor]:

@@ -15,7 +15,7 @@ from training.config.schema import ModelSettings
 from training.data.types import SampleSpec
 from training.errors import SettingsError
 from training.factories import is_import_path
-from training.models.trial_copy import run_trial, trial_copy
+from training.models.trial_copy import device_of, run_trial, trial_copy
 
 _LOGITS = "logits"
 """What transformers' models call their scores."""
@@ -127,11 +127,8 @@ def _run(module: nn.Module, spec: SampleSpec) -> None:
     Raises:
         SettingsError: see `SelectedOutput`.
     """
-    device = next((one.device for one in (*module.parameters(), *module.buffers())), torch.device("cpu"))
-    run_trial(
-        module,
-        torch.zeros((_ROWS, *spec.shape), dtype=torch.int64 if spec.vocabulary else torch.float32, device=device),
-    )
+    dtype = torch.int64 if spec.vocabulary else torch.float32
+    run_trial(module, torch.zeros((_ROWS, *spec.shape), dtype=dtype, device=device_of(module)))
 
 
 def _own_memory(module: nn.Module, model: str) -> None:

@@ -31,6 +31,11 @@ def copy_of(module: nn.Module) -> nn.Module:
     return copy.deepcopy(module, {id(one): one.detach().clone() for one in computed_in(module)})
 
 
+def device_of(module: nn.Module) -> torch.device:
+    """Where a model is; the CPU without parameters and buffers."""
+    return next((one.device for one in (*module.parameters(), *module.buffers())), torch.device("cpu"))
+
+
 def computed_in(module: nn.Module) -> Iterator[Tensor]:
     """The attributes of a model that it has computed from its weights: torch copies none with a graph."""
     for part in module.modules():

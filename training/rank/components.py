@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import torch
@@ -108,24 +109,29 @@ def build_components(context: RankContext, bundle: DataBundle) -> Components:
 
 def _build_strategy(context: RankContext, bundle: DataBundle, objective: Objective) -> Strategy:
     settings = context.settings
+    samples = cache(partial(_two_samples, bundle, context.device))  # read once, by the first check that needs them
+
+    def inputs() -> Tensor:
+        return samples()[0].clone()  # a model may write to its inputs
+
     module = build_run_model(settings, bundle.spec, context.device, report=context.report)
     if is_import_path(settings.model.name):
         rebuild = partial(_rebuilt, settings, bundle.spec, context.device)
         refuse_hidden_state(module, rebuild, model=settings.model.name, spec=bundle.spec)
     if is_import_path(settings.objective.name):
-        refuse_counting_objective(objective, module, *_two_samples(bundle, context.device))
+        refuse_counting_objective(objective, module, inputs(), samples()[1])
     if (mode := settings.compute.activation_checkpointing) != "off":
         recompute_blocks(module, mode, model=settings.model.name)
         if is_import_path(settings.model.name):
-            inputs, is_compiled = _two_samples(bundle, context.device)[0], settings.compute.compile != "off"
-            check_recomputation(module, inputs, model=settings.model.name, is_compiled=is_compiled)
+            is_compiled = settings.compute.compile != "off"
+            check_recomputation(module, inputs(), model=settings.model.name, is_compiled=is_compiled)
     if context.place.world > 1:
         has_broadcast = settings.strategy.name == "ddp" and settings.loop.logical_shards is None
         check_agreement(module, model=settings.model.name, device=context.device, has_broadcast=has_broadcast)
     if settings.strategy.name == "pipeline":
-        check_parts(module, _two_samples(bundle, context.device)[0], model=settings.model.name)
+        check_parts(module, inputs(), model=settings.model.name)
     if is_import_path(settings.model.name):
-        _refuse_undistributable(module, context, bundle)
+        _refuse_undistributable(module, context, inputs=inputs)
     peak_rate = peak_learning_rate(settings.optimizer, settings.loop.global_batch)
     strategy = build_strategy(
         module,
@@ -141,27 +147,22 @@ def _build_strategy(context: RankContext, bundle: DataBundle, objective: Objecti
     return strategy
 
 
-def _refuse_undistributable(module: nn.Module, context: RankContext, bundle: DataBundle) -> None:
+def _refuse_undistributable(module: nn.Module, context: RankContext, *, inputs: Callable[[], Tensor]) -> None:
     """Refuse a model of the user's own that the strategy could not divide among the ranks, or would train otherwise than one process."""
     settings, is_one_process = context.settings, context.place.world == 1
     strategy, model, shards = settings.strategy, settings.model.name, settings.loop.logical_shards
     is_averaged = not is_one_process and shards is None and strategy.name != "pipeline"
-    if not is_one_process and (strategy.is_zero or strategy.is_fully_sharded):
+    is_divided = not is_one_process and (strategy.is_zero or strategy.is_fully_sharded)
+    if is_divided:
         refuse_scalars(module, strategy=strategy.name, model=model)
     if not is_one_process and strategy.is_fully_sharded:
-        refuse_foreign_uses(module, _two_samples(bundle, context.device)[0], strategy=strategy.name, model=model)
+        refuse_foreign_uses(module, inputs(), strategy=strategy.name, model=model)
     if not is_one_process or shards is not None:
-        refuse_changed_weights(
-            module,
-            _two_samples(bundle, context.device)[0],
-            strategy=strategy.name,
-            model=model,
-            is_divided=not is_one_process and (strategy.is_zero or strategy.is_fully_sharded),
-        )
+        refuse_changed_weights(module, inputs(), strategy=strategy.name, model=model, is_divided=is_divided)
         has_parts = strategy.is_fully_sharded or strategy.name == "zero3"
         refuse_nonlinear_hooks(module, model=model, has_parts=has_parts and not is_one_process)
     if is_averaged or settings.precision.mode == "fp16":
-        refuse_nonlinear_gradients(module, _two_samples(bundle, context.device)[0], model=model)
+        refuse_nonlinear_gradients(module, inputs(), model=model)
 
 
 def _rebuilt(settings: TrainingSettings, spec: SampleSpec, device: torch.device) -> nn.Module:

@@ -85,21 +85,15 @@ def refuse_changed_weights(module: nn.Module, inputs: Tensor, *, strategy: str, 
     if not touched:
         return
     others = {} if is_divided else _weights_after(module, inputs.roll(1, dims=-1))
+    if is_divided:
+        why, way = "which the ranks would lose", "set strategy.name=ddp, which keeps such changes"
+    else:
+        why, way = "to other values for other samples, so the ranks would differ", "train with scale.workers=1"
     for name, (changed, value) in touched.items():
         if changed and (is_divided or (name in others and not torch.equal(value, others[name][1]))):
             raise SettingsError(
-                f"strategy.name={strategy}: model.name={model} changes its weight {name} in forward(), "
-                + (
-                    "which the ranks would lose"
-                    if is_divided
-                    else "to other values for other samples, so the ranks would differ"
-                ),
-                remedy="keep what forward() changes in a buffer"
-                + (
-                    "; or set strategy.name=ddp, which keeps such changes"
-                    if is_divided
-                    else "; or train with scale.workers=1"
-                ),
+                f"strategy.name={strategy}: model.name={model} changes its weight {name} in forward(), {why}",
+                remedy=f"keep what forward() changes in a buffer; or {way}",
             )
 
 
