@@ -17,6 +17,8 @@ from tests.training.runs import small_settings
 from training.config.schema import TrainingSettings
 from training.launch.ray_cluster import RayCluster
 from training.launch.task import RankTask, WorkersFailedError
+from tune.trial import launcher as trial_launcher
+from tune.trial import ranks as trial_ranks
 from tune.trial.launcher import GroupLauncher
 from tune.trial.ranks import RankGroup
 
@@ -85,9 +87,12 @@ def processes() -> set[int]:
 
 
 def test_the_next_trial_of_a_failed_one_finds_all_processes_that_can_train_it(
-    launcher: GroupLauncher, tmp_path: Path
+    launcher: GroupLauncher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A rank fails while its peer waits for it in a collective: by an error, by its exit, or by its death."""
+    # Which processes stay is the question, and not how soon a busy machine lets them answer.
+    monkeypatch.setattr(trial_launcher, "_PEERS_SECONDS", PATIENCE)
+    monkeypatch.setattr(trial_ranks, "_ANSWER_SECONDS", PATIENCE)
     launch(launcher, tmp_path / "first", "none")
     before = processes()
     assert len(before) == WORKERS
