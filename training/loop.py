@@ -21,7 +21,7 @@ from training.config.schema import LoopSettings
 from training.data.loader import TrainLoader
 from training.data.order import BatchPlan
 from training.data.types import Batch
-from training.errors import DataError, NonFiniteLossError
+from training.errors import DataError, NonFiniteLossError, SettingsError
 from training.logs import set_step
 from training.optim import set_learning_rate
 from training.step import StepResult, StepRunner
@@ -192,7 +192,10 @@ class Loop:
         if not self._unreported:
             return
         asks = [asks(self) for asks, _ in self.hooks.asked]
-        window = self.window = self._reducer.reduce(wants_stop=self._wants_stop(), asks=asks)
+        window = self.window = self._reducer.reduce(
+            wants_stop=self._wants_stop(), asks=asks, pass_order=self._runner.strategy.pass_order
+        )
+        self._check_pass_order(window)
         self._stop_agreed = window.stop_votes > 0
         for report in self.hooks.window:
             report(self, self._unreported, window.steps)
@@ -200,6 +203,20 @@ class Loop:
         for (_, act), number in zip(self.hooks.asked, window.asked, strict=True):
             if number:
                 act(self, number)
+
+    def _check_pass_order(self, window: Window) -> None:
+        """Check that the ranks have gathered the same weights: before anything is saved of a window's steps.
+
+        Raises:
+            SettingsError: they have not.
+        """
+        if len({rank.pass_order for rank in window.ranks}) > 1:
+            raise SettingsError(
+                f"model.name: in steps {self._unreported[0].step} to {self.progress.step} the ranks used different blocks of the model, "
+                "or in another order; a strategy that divides the weights gathers a block on all ranks at once, and has mixed them up",
+                remedy="let every rank take the same branch, whatever its random numbers and samples; or set strategy.name=ddp and "
+                "communication.unused_parameters=true",
+            )
 
     def _bad_step(self, step: int, result: StepResult) -> None:
         """Stop the run or skip the step, whose gradient is not finite."""

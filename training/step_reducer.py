@@ -45,10 +45,12 @@ class RankUsage:
 
     Attributes:
         communication_seconds: exposed communication of its steps.
+        pass_order: see `Strategy.pass_order`; the same on every rank, or their weights are mixed up.
         gpu: at the end of the window; None on a CPU.
     """
 
     communication_seconds: float
+    pass_order: int
     gpu: GpuUsage | None
 
 
@@ -121,11 +123,11 @@ class StepReducer:
         self._steps.append([*sums, weight, samples, *rank_seconds])
         self._seconds += seconds
 
-    def reduce(self, *, wants_stop: bool, asks: Sequence[int] = ()) -> Window:
+    def reduce(self, *, wants_stop: bool, asks: Sequence[int] = (), pass_order: int = 0) -> Window:
         """Close the window, which has at least one step: sum this rank's numbers, its vote and what it asks for with its peers'."""
         # Only rank 0's seconds count, so that the next window has as many steps on every rank.
         head = [wants_stop, *asks, self._seconds if self._rank == 0 else 0.0]
-        own = self._own_usage()
+        own = self._own_usage(pass_order)
         usage = [0.0] * len(own) * self._world
         usage[len(own) * self._rank : len(own) * (self._rank + 1)] = own
         totals = torch.tensor([*head, *usage, *chain(*self._steps)], dtype=torch.float64, device=self._device)
@@ -147,12 +149,12 @@ class StepReducer:
             asked=[round(number) for number in asked],
         )
 
-    def _own_usage(self) -> list[float]:
+    def _own_usage(self, pass_order: int) -> list[float]:
         """As many numbers on every rank, because all compute on the same type of device."""
         if self._gpu is None:
-            return [self._communication_seconds]
+            return [self._communication_seconds, pass_order]
         gpu = self._gpu.read()
-        return [self._communication_seconds, gpu.utilization, gpu.allocated_bytes, gpu.reserved_bytes]
+        return [self._communication_seconds, pass_order, gpu.utilization, gpu.allocated_bytes, gpu.reserved_bytes]
 
     def _step_sums(self, numbers: list[float]) -> StepSums:
         *sums, weight, samples = numbers[: -self._world]
@@ -160,9 +162,9 @@ class StepReducer:
 
 
 def _rank_usage(numbers: Sequence[float]) -> RankUsage:
-    communication, *gpu = numbers
+    communication, pass_order, *gpu = numbers
     if not gpu:
-        return RankUsage(communication_seconds=communication, gpu=None)
+        return RankUsage(communication_seconds=communication, pass_order=round(pass_order), gpu=None)
     utilization, allocated, reserved = gpu
     usage = GpuUsage(utilization=utilization, allocated_bytes=allocated, reserved_bytes=reserved)
-    return RankUsage(communication_seconds=communication, gpu=usage)
+    return RankUsage(communication_seconds=communication, pass_order=round(pass_order), gpu=usage)

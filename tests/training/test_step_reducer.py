@@ -67,7 +67,7 @@ def test_a_world_of_one_reads_its_own_numbers() -> None:
     (window,) = _windows(ALONE, lengths=[1], votes=[True])
     assert window == Window(
         steps=[StepSums(sums=[10, 1], weight=2.5, samples=2, rank_seconds=[0.5])],
-        ranks=[RankUsage(communication_seconds=0.25, gpu=None)],
+        ranks=[RankUsage(communication_seconds=0.25, pass_order=0, gpu=None)],
         seconds=WINDOW_SECONDS,
         stop_votes=1,
     )

@@ -26,7 +26,7 @@ from training.strategies.gradient_hooks import Hook, attach_hooks, hooks_of
 from training.strategies.single_process import SingleProcess
 from training.strategies.skeleton import assembled, skeleton_of
 from training.strategies.strategy import MakeOptimizer
-from training.strategies.units import units_of
+from training.strategies.units import PassOrder, units_of
 
 
 class FullySharded(SingleProcess):
@@ -49,7 +49,9 @@ class FullySharded(SingleProcess):
         hooks = {name: found for name, one in module.named_parameters() if (found := hooks_of(one))}
         mesh = _mesh(device, settings, world=world)
         offload = CPUOffloadPolicy() if settings.offload else OffloadPolicy()
-        for part in (*units_of(module), module):
+        units = units_of(module)
+        self._order = PassOrder(units)
+        for part in (*units, module):
             fully_shard(
                 part,
                 mesh=mesh,
@@ -61,6 +63,11 @@ class FullySharded(SingleProcess):
             _keep_hooks(module, hooks)
         super().__init__(module, make_optimizer)
         self.averaged_ranks = world
+
+    @property
+    def pass_order(self) -> int:  # type: ignore[override]
+        """Of the units."""
+        return self._order.digest
 
     def compile(self, mode: str) -> None:
         """Refused by the settings."""

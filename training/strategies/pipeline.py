@@ -37,6 +37,7 @@ class Pipeline:
     """The stages of this rank and their optimizer; together the ranks of a group train the model of one process."""
 
     computes_together = False
+    pass_order = 0
     has_whole_state = False
     shards_state = True
 

@@ -22,6 +22,7 @@ class SingleProcess:
     averaged_ranks = 1
     note = ""
     computes_together = False
+    pass_order = 0
     shards_state = False
 
     def __init__(self, module: nn.Module, make_optimizer: MakeOptimizer) -> None:

@@ -33,6 +33,11 @@ class Strategy(Protocol):
         ...
 
     @property
+    def pass_order(self) -> int:
+        """`PassOrder.digest` of the parts whose weights a pass gathers from all ranks; 0 if it gathers none."""
+        ...
+
+    @property
     def shards_state(self) -> bool:
         """Whether ranks have different parts of the state of the model or its optimizer.
 

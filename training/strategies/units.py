@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
+from functools import partial
 
 from torch import nn
 
@@ -27,6 +29,25 @@ def units_of(module: nn.Module) -> tuple[nn.Module, ...]:
     """
     uses = _uses(module)
     return tuple(block for block in blocks_of(module) if all(uses[one] == own for one, own in _uses(block).items()))
+
+
+class PassOrder:
+    """Digest of the order in which the parts of a model have computed, which all ranks that gather the weights of a part share.
+
+    Where two ranks gather different parts of one size, no collective fails: each computes with a mixture of both.
+
+    Attributes:
+        digest: of all passes so far, below 2**52, so that float64 has it exactly.
+    """
+
+    def __init__(self, parts: Iterable[nn.Module]) -> None:
+        self.digest = 0
+        for number, part in enumerate(parts, start=1):
+            part.register_forward_pre_hook(partial(self._add, number))
+
+    def _add(self, number: int, part: nn.Module, inputs: object) -> None:
+        del part, inputs
+        self.digest = (self.digest * 1_000_003 + number) % 2**52
 
 
 def _blocks_in(child: nn.Module) -> tuple[nn.Module, ...]:

@@ -38,6 +38,7 @@ class Zero:
     note = ""
     has_whole_state = False
     shards_state = False
+    pass_order = 0  # stage 3 gathers every weight by itself, so that ranks which differ wait for each other
 
     def __init__(
         self, module: nn.Module, make_optimizer: MakeOptimizer, *, settings: TrainingSettings, device: torch.device

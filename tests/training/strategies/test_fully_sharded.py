@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -203,7 +204,7 @@ class Layer(nn.Module):
 
 
 class Blocks(nn.Module):
-    """Blocks that share a weight, are used more than once, or lend a weight to what is outside of them."""
+    """Blocks that share a weight, are used more than once or by chance, or lend a weight to what is outside of them."""
 
     def __init__(self, spec: SampleSpec, kind: str) -> None:
         super().__init__()
@@ -226,12 +227,18 @@ class Blocks(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """Logits."""
         features = inputs.flatten(1)
-        for block in self.blocks:
+        for block in self._chosen():
             features = block(features)
         if self.kind == "foreign" and self.training:
             features = features @ self.get_parameter("blocks.1.inner.weight")
         outputs: Tensor = self.head(features)
         return outputs
+
+    def _chosen(self) -> list[nn.Module]:
+        """All blocks; those that branch use one by chance in training."""
+        if self.kind != "branching" or not self.training:
+            return list(self.blocks)
+        return [random.choice(list(self.blocks))]
 
 
 def own(spec: SampleSpec, kind: str) -> nn.Module:
@@ -273,6 +280,13 @@ def test_weights_that_cannot_be_divided_are_refused_by_name(
 ) -> None:
     with pytest.raises(SettingsError, match=said):
         train(tmp_path, 2, **recipe_of(kind), strategy={"name": strategy})
+
+
+def test_ranks_that_use_different_blocks_of_one_size_are_refused(tmp_path: Path) -> None:
+    """No collective of theirs fails: each rank would compute with a mixture of both blocks."""
+    with pytest.raises(SettingsError, match=r"in steps \d+ to \d+ the ranks used different blocks"):
+        train(tmp_path, 2, **recipe_of("branching"), strategy=FSDP2)
+    assert not local_store(tmp_path / "checkpoints").steps()
 
 
 def test_units_are_the_blocks_of_a_model() -> None:
