@@ -157,8 +157,10 @@ def _refuse_undistributable(module: nn.Module, context: RankContext, *, inputs: 
         refuse_scalars(module, strategy=strategy.name, model=model)
     if not is_one_process and strategy.is_fully_sharded:
         refuse_foreign_uses(module, inputs(), strategy=strategy.name, model=model)
+    if not is_one_process or shards is not None or settings.may_skip_steps:
+        name, world = strategy.name, shards or context.place.world
+        refuse_changed_weights(module, inputs(), strategy=name, model=model, is_divided=is_divided, world=world)
     if not is_one_process or shards is not None:
-        refuse_changed_weights(module, inputs(), strategy=strategy.name, model=model, is_divided=is_divided)
         has_parts = strategy.is_fully_sharded or strategy.name == "zero3"
         refuse_nonlinear_hooks(module, model=model, has_parts=has_parts and not is_one_process)
     if is_averaged or settings.precision.mode == "fp16":

@@ -64,8 +64,10 @@ def refuse_foreign_uses(module: nn.Module, inputs: Tensor, *, strategy: str, mod
         )
 
 
-def refuse_changed_weights(module: nn.Module, inputs: Tensor, *, strategy: str, model: str, is_divided: bool) -> None:
-    """Refuse a model whose forward pass changes its weights in a way that the ranks would lose, or not agree on.
+def refuse_changed_weights(
+    module: nn.Module, inputs: Tensor, *, strategy: str, model: str, is_divided: bool, world: int
+) -> None:
+    """Refuse a model whose forward pass changes its weights in a way that the ranks would lose or not agree on, or a skipped step keep.
 
     Runs copies of the model once, in training mode and without gradients; does nothing if it is too large for that, cannot be copied or
     fails.
@@ -77,6 +79,7 @@ def refuse_changed_weights(module: nn.Module, inputs: Tensor, *, strategy: str, 
         model: name of the model.
         is_divided: a rank gathers a weight for the pass, and drops what the pass has made of it; else the ranks keep what their own
             samples have made of it, which must be the same for all samples.
+        world: number of ranks; one process has no peers, but steps that it skips.
 
     Raises:
         SettingsError: names the first such weight.
@@ -87,12 +90,18 @@ def refuse_changed_weights(module: nn.Module, inputs: Tensor, *, strategy: str, 
     others = {} if is_divided else _weights_after(module, inputs.roll(1, dims=-1))
     if is_divided:
         why, way = "which the ranks would lose", "set strategy.name=ddp, which keeps such changes"
+    elif world == 1:
+        why, way = (
+            "to other values for other samples, which a step that is skipped would keep",
+            "set loop.nonfinite=stop, without fp16",
+        )
     else:
         why, way = "to other values for other samples, so the ranks would differ", "train with scale.workers=1"
     for name, (changed, value) in touched.items():
         if changed and (is_divided or (name in others and not torch.equal(value, others[name][1]))):
+            setting = f"strategy.name={strategy}" if world > 1 else "loop.nonfinite=skip or precision.mode=fp16"
             raise SettingsError(
-                f"strategy.name={strategy}: model.name={model} changes its weight {name} in forward(), {why}",
+                f"{setting}: model.name={model} changes its weight {name} in forward(), {why}",
                 remedy=f"keep what forward() changes in a buffer; or {way}",
             )
 
