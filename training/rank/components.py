@@ -163,7 +163,7 @@ def _refuse_undistributable(module: nn.Module, context: RankContext, *, inputs: 
     if not is_one_process or shards is not None:
         has_parts = strategy.is_fully_sharded or strategy.name == "zero3"
         refuse_nonlinear_hooks(module, model=model, has_parts=has_parts and not is_one_process)
-    if is_averaged or settings.precision.mode == "fp16":
+    if is_averaged or settings.precision.mode == "fp16" or settings.loop.accumulation > 1:
         refuse_nonlinear_gradients(module, inputs(), model=model)
 
 

@@ -90,10 +90,10 @@ def refuse_nonlinear_gradients(module: nn.Module, inputs: Tensor, *, model: str)
         expected, found = gradient.float() * _FACTOR, scaled[name].float()
         if (found - expected).norm() > 1e-3 * expected.norm():  # not so for numbers that are not finite
             raise SettingsError(
-                f"the gradient of {name} of model.name={model} is not proportional to the loss, which is multiplied by the number of "
-                "ranks, or by precision.initial_scale",
-                remedy=f"a hook or function that clamps or normalizes gradients within the model acts otherwise then: {_REMEDY} and "
-                "another precision.mode than fp16",
+                f"the gradient of {name} of model.name={model} is not proportional to the loss, which is divided by "
+                "loop.accumulation, and multiplied by the number of ranks or precision.initial_scale",
+                remedy="a hook or function within the model that clamps, normalizes or adds gradients acts otherwise then: "
+                f"{_REMEDY}, loop.accumulation=1 and another precision.mode than fp16",
             )
 
 
@@ -124,13 +124,20 @@ def _is_linear(module: nn.Module, weight: nn.Parameter) -> bool:
             return apply_hooks(hooks_of(weight), gradient.clone())
 
     with torch.no_grad(), drawing_on(weight.device):
-        for magnitude in _MAGNITUDES:
-            first = magnitude * torch.randn(weight.shape, generator=generator, dtype=weight.dtype, device=weight.device)
-            for other in (first.flip(list(range(first.ndim))), -2 * first):
-                together, expected = apply(first + other), apply(first) + apply(other)
-                if not torch.allclose(together, expected, rtol=1e-3, atol=1e-5 * magnitude):
-                    return False
-    return True
+        drawn = torch.randn(weight.shape, generator=generator, dtype=weight.dtype, device=weight.device)
+        # Most hooks treat every number by itself: one call tries all magnitudes. One that does not is tried with each.
+        cycle = torch.tensor(_MAGNITUDES, dtype=weight.dtype, device=weight.device)
+        mixed = cycle.repeat(-(-drawn.numel() // len(cycle)))[: drawn.numel()].view(drawn.shape)
+        if all(_adds_up(apply, drawn * one, -2 * one * drawn, one) for one in (mixed, cycle[0])):
+            return True
+        others = (drawn.flip(list(range(drawn.ndim))), -2 * drawn)
+        return all(_adds_up(apply, drawn * one, other * one, one) for one in cycle for other in others)
+
+
+def _adds_up(apply: Callable[[Tensor], Tensor], first: Tensor, other: Tensor, magnitude: Tensor) -> bool:
+    """Whether a function of gradients does for two of them, to the precision of each number's magnitude."""
+    together, expected = apply(first + other), apply(first) + apply(other)
+    return bool(((together - expected).abs_() <= expected.abs_().mul_(1e-3).add_(1e-5 * magnitude)).all())
 
 
 def _gradients(module: nn.Module, outputs: Tensor, *, factor: float) -> dict[str, Tensor]:

@@ -64,6 +64,8 @@ def recorded(gradient: Tensor) -> None:
         (lambda gradient: gradient.clamp(-100, 100), False),
         (lambda gradient: gradient.relu(), False),
         (lambda gradient: gradient / gradient.norm(), False),
+        (lambda gradient: gradient * min(1.0, 1e3 / float(gradient.norm())), False),
+        (lambda gradient: gradient.flip(1) / 3, True),
         (lambda gradient: torch.where(gradient.abs() < 1e-4, 0.0, gradient), False),
         (lambda gradient: gradient + torch.randn_like(gradient), False),
     ],
@@ -114,3 +116,36 @@ def test_gradients_have_to_be_proportional_to_the_loss(change: Hook, is_proporti
         return
     with pytest.raises(SettingsError, match=r"0\.weight of model\.name=own"):
         refuse_nonlinear_gradients(module, torch.randn(2, 6), model="own")
+
+
+class OneMore(torch.autograd.Function):
+    """Adds one to the gradient, as a loss that a model adds by itself does."""
+
+    @staticmethod
+    def forward(ctx: object, features: Tensor) -> Tensor:
+        del ctx
+        return features.view_as(features)
+
+    @staticmethod
+    def backward(ctx: object, gradient: Tensor) -> Tensor:
+        del ctx
+        return gradient + 1
+
+
+class Adding(nn.Module):
+    """A network that adds to its gradients."""
+
+    def __init__(self, spec: SampleSpec) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(64, 8), nn.Linear(8, spec.outputs)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.last(OneMore.apply(self.first(inputs.flatten(1))))
+        return outputs
+
+
+def test_gradients_that_a_model_adds_are_refused_under_accumulation(tmp_path: Path) -> None:
+    model = {"name": f"{__name__}:Adding"}
+    with pytest.raises(SettingsError, match=r"first\.weight of .*:Adding is not proportional"):
+        train(tmp_path / "accumulated", 1, model=model, loop={"max_steps": 2, "accumulation": 2})
+    train(tmp_path / "at once", 1, model=model, loop={"max_steps": 2})
