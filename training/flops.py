@@ -11,12 +11,23 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
+    from torch.utils.module_tracker import ModuleTracker
 
 Formula = Callable[..., int]
+
+
+class _WholeModel:
+    """In place of torch's tracker, which attributes FLOPs to modules, and fails where a forward pass computes gradients by itself."""
+
+    parents = frozenset({"Global"})
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *raised: object) -> None: ...
 
 
 class FlopCount:
@@ -63,9 +74,9 @@ class FlopCount:
         known = {**flop_registry, **recurrent_formulas()}
         formulas = {operator: self._harmless(formula) for operator, formula in known.items()}
         counter = FlopCounterMode(display=False, custom_mapping=formulas, skip_unsupported=True)
+        counter.mod_tracker = cast("ModuleTracker", _WholeModel())
         with warnings.catch_warnings():
-            # Operators without a formula are reported below; a module that is called twice confuses the table by module only.
-            warnings.simplefilter("ignore")
+            warnings.simplefilter("ignore")  # operators without a formula, which are reported below
             with counter:
                 yield
         if unknown := counter.get_unsupported_ops():

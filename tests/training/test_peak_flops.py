@@ -55,6 +55,19 @@ def test_an_lstm_costs_two_flops_per_weight_and_position_forward_and_four_backwa
     assert (count.per_sample, count.problem) == (6 * length * weights, "")
 
 
+def test_gradients_that_a_forward_pass_computes_count() -> None:
+    """As a force does, the gradient of an energy by the positions: torch's counter by module fails there."""
+    layer = nn.Linear(10, 10, bias=False)
+
+    def force(points: Tensor) -> Tensor:
+        points = points.detach().requires_grad_()
+        (found,) = torch.autograd.grad(layer(points).square().sum(), points, create_graph=True)
+        return found
+
+    # Two products for the force, and for each of them two for the gradients of its factors.
+    assert counted(force, torch.randn(ROWS, 10)).per_sample == (2 + 2 * 2) * 2 * 10 * 10
+
+
 def test_only_the_first_micro_batch_is_counted() -> None:
     count, model = FlopCount(), nn.Linear(3, 2)
     for rows in (ROWS, 1000):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,7 @@ from training.models.trial_copy import run_trial, trial_copy
 from training.strategies.units import units_of
 
 _ALTERNATIVE = "strategy.name=ddp trains it"
+_BACKWARD: Final = (torch.autograd.grad, torch.autograd.backward, Tensor.backward)
 
 
 def refuse_scalars(module: nn.Module, *, strategy: str, model: str) -> None:
@@ -34,6 +35,8 @@ def refuse_scalars(module: nn.Module, *, strategy: str, model: str) -> None:
 
 def refuse_foreign_uses(module: nn.Module, inputs: Tensor, *, strategy: str, model: str) -> None:
     """Refuse a model that uses a weight of a unit while the unit does not compute: it is gathered for that time only.
+
+    Refuses one that computes gradients in `forward()`, too: the weights are divided again at the end of a backward pass.
 
     Runs a copy of the model once, in training mode and without gradients; does nothing if it is too large for that, cannot be copied or
     fails, which the first step then reports.
@@ -56,6 +59,11 @@ def refuse_foreign_uses(module: nn.Module, inputs: Tensor, *, strategy: str, mod
     with _running(units) as running, _Uses(unit_of, running) as uses:
         copied.train()
         run_trial(copied, inputs)
+    if uses.differentiates:
+        raise SettingsError(
+            f"strategy.name={strategy}: model.name={model} computes gradients in forward(), after which the weights are not whole any more",
+            remedy=f"{_ALTERNATIVE}, with communication.unused_parameters=true where no loss depends on some of the weights",
+        )
     if uses.foreign:
         raise SettingsError(
             f"strategy.name={strategy}: model.name={model} uses {names[uses.foreign[0]]} outside of the block that has it, where it is not "
@@ -141,11 +149,13 @@ class _Uses(TorchFunctionMode):
 
     Attributes:
         foreign: the identity of each, in order of use.
+        differentiates: gradients were computed.
     """
 
     def __init__(self, unit_of: dict[int, nn.Module], running: list[nn.Module]) -> None:
         super().__init__()
         self.foreign: list[int] = []
+        self.differentiates = False
         self._unit_of = unit_of
         self._running = running
 
@@ -158,6 +168,7 @@ class _Uses(TorchFunctionMode):
     ) -> Any:  # noqa: ANN401 - of the function
         """The function's result."""
         del types
+        self.differentiates |= func in _BACKWARD
         result = func(*args, **(kwargs or {}))
         if any(isinstance(one, Tensor) for one in tree_leaves(result)):  # not of its shape or device
             for one in tree_leaves((args, kwargs)):

@@ -204,7 +204,7 @@ class Layer(nn.Module):
 
 
 class Blocks(nn.Module):
-    """Blocks that share a weight, are used more than once or by chance, or lend a weight to what is outside of them."""
+    """Blocks that share a weight, are used more than once or by chance, lend a weight to what is outside, or are differentiated."""
 
     def __init__(self, spec: SampleSpec, kind: str) -> None:
         super().__init__()
@@ -231,6 +231,11 @@ class Blocks(nn.Module):
             features = block(features)
         if self.kind == "foreign" and self.training:
             features = features @ self.get_parameter("blocks.1.inner.weight")
+        if self.kind == "force":
+            with torch.enable_grad():
+                point = features.detach().requires_grad_()
+                (slope,) = torch.autograd.grad(self.blocks[0](point).square().sum(), point, create_graph=True)
+            features = features + slope
         outputs: Tensor = self.head(features)
         return outputs
 
@@ -271,6 +276,7 @@ def test_blocks_that_share_weights_are_used_more_than_once_or_compute_weights_tr
     ("kind", "strategy", "said"),
     [
         ("foreign", "fsdp2", r"uses blocks\.1\.inner\.weight outside of the block that has it"),
+        ("force", "fsdp2", r"computes gradients in forward"),
         ("scalar", "fsdp2", r"blocks\.0\.scale of .* has no dimension"),
         ("scalar", "zero1", r"blocks\.0\.scale of .* has no dimension"),
     ],
