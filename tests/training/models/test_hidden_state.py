@@ -35,6 +35,7 @@ class Keeps(nn.Module):
         self.directions = torch.randn(3)
         self.generator, self.numpy = torch.Generator(), np.random.default_rng(0)
         self.seen: Tensor | None = None
+        self.made: torch.Generator | None = None
         self.register_buffer("saved", torch.zeros(3))
         self.register_buffer("unsaved", torch.zeros(3), persistent=False)
         self.saved: Tensor
@@ -48,6 +49,16 @@ class Keeps(nn.Module):
 def counts(self: Keeps, inputs: Tensor) -> Tensor:
     self.calls += self.training
     return inputs * min(1.0, self.calls / 40)
+
+
+def waits(self: Keeps, inputs: Tensor) -> Tensor:
+    self.calls += self.training
+    return inputs if self.calls > 1000 else inputs / 2
+
+
+def counts_for_a_log(self: Keeps, inputs: Tensor) -> Tensor:
+    self.calls += 1
+    return inputs
 
 
 def averages(self: Keeps, inputs: Tensor) -> Tensor:
@@ -71,6 +82,11 @@ def averages_unsaved(self: Keeps, inputs: Tensor) -> Tensor:
 def queues(self: Keeps, inputs: Tensor) -> Tensor:
     """As `averages_unsaved`, in training alone."""
     return averages_unsaved(self, inputs) if self.training else inputs
+
+
+def makes_a_generator(self: Keeps, inputs: Tensor) -> Tensor:
+    self.made = self.made or torch.Generator().manual_seed(3)
+    return inputs + torch.rand(3, generator=self.made)
 
 
 def has_drawn(self: Keeps, inputs: Tensor) -> Tensor:
@@ -108,10 +124,12 @@ def look_at(model: Keeps) -> None:
     ("forward", "attribute"),
     [
         (counts, "calls"),
+        (waits, "calls"),
         (averages, "mean"),
         (averages_in_numpy, "table"),
         (averages_unsaved, "unsaved"),
         (has_drawn, "directions"),
+        (makes_a_generator, "made"),
     ],
 )
 def test_what_no_checkpoint_has_is_refused_by_name(forward: Forward, attribute: str) -> None:
@@ -119,7 +137,7 @@ def test_what_no_checkpoint_has_is_refused_by_name(forward: Forward, attribute: 
         look_at(Keeps(forward))
 
 
-@pytest.mark.parametrize("forward", [averages_saved, queues, draws, remembers, draws_of_the_system])
+@pytest.mark.parametrize("forward", [averages_saved, queues, draws, remembers, counts_for_a_log, draws_of_the_system])
 def test_other_models_pass_and_the_global_generators_stay(forward: Forward) -> None:
     model = Keeps(forward)
     before = torch.get_rng_state(), random.getstate()
@@ -128,6 +146,26 @@ def test_other_models_pass_and_the_global_generators_stay(forward: Forward) -> N
     assert torch.equal(torch.get_rng_state(), before[0])
     assert random.getstate() == before[1]
     assert np.random.rand() == np.random.RandomState(1).rand()
+
+
+class Hooked(nn.Linear):
+    """A layer whose weight is frozen for some steps, or always in part."""
+
+    def __init__(self, *, steps: int) -> None:
+        super().__init__(3, 2)
+        self.calls, self.steps = 0, steps
+        self.weight.register_hook(self.changed)  # type: ignore[no-untyped-call]
+
+    def changed(self, gradient: Tensor) -> Tensor:
+        self.calls += 1
+        return gradient * (self.calls > self.steps) if self.steps else gradient * torch.eye(2, 3)
+
+
+@pytest.mark.parametrize("steps", [2, 1000])
+def test_a_count_of_a_hook_is_refused(steps: int) -> None:
+    with pytest.raises(SettingsError, match="computes with calls"):
+        refuse_hidden_state(Hooked(steps=steps), lambda: Hooked(steps=steps), model="own", spec=SPEC)
+    refuse_hidden_state(Hooked(steps=0), lambda: Hooked(steps=0), model="own", spec=SPEC)
 
 
 def test_a_factory_that_builds_other_parameters_each_time_is_refused() -> None:
