@@ -68,7 +68,8 @@ def refuse_foreign_uses(module: nn.Module, inputs: Tensor, *, strategy: str, mod
         raise SettingsError(
             f"strategy.name={strategy}: model.name={model} uses {names[uses.foreign[0]]} outside of the block that has it, where it is not "
             "whole",
-            remedy=f"use it in that block's forward(), or have it outside of the model's sequences; {_ALTERNATIVE}",
+            remedy="use it in that block's forward(), and call the block instead of block.forward(), or have it outside of the model's "
+            f"sequences; {_ALTERNATIVE}",
         )
 
 
