@@ -207,13 +207,14 @@ def recompute_blocks(module: nn.Module, mode: Literal["full", "selective"], *, m
         model: its name in the settings.
 
     Raises:
-        SettingsError: it has no blocks.
+        SettingsError: it has no blocks, or only single layers of torch, which keep no more than the inputs of a block.
     """
-    blocks = blocks_of(module)
+    blocks = [block for block in blocks_of(module) if not _is_single(block)]
     if not blocks:
         raise SettingsError(
-            f"compute.activation_checkpointing={mode}: model.name={model} has no blocks (nn.Sequential or nn.ModuleList)",
-            remedy="set compute.activation_checkpointing=off, or put the model's layers into a sequence",
+            f"compute.activation_checkpointing={mode}: model.name={model} has no blocks of several layers (nn.Sequential, nn.ModuleList or "
+            "nn.ModuleDict), whose activations could be computed again",
+            remedy="set compute.activation_checkpointing=off, or put the model's layers into modules with a forward() in a sequence",
         )
     for block in blocks:
         kind = type(block)
@@ -225,10 +226,15 @@ def recompute_blocks(module: nn.Module, mode: Literal["full", "selective"], *, m
         block.__class__ = type(f"Recomputed{kind.__name__}", (_Recomputed, kind), own)
 
 
-def check_recomputation(module: nn.Module, inputs: Tensor, *, model: str, is_compiled: bool) -> None:
-    """See that the blocks of a model compute the same a second time, on a batch.
+def _is_single(block: nn.Module) -> bool:
+    is_torch = type(block).__module__.startswith("torch.nn.modules.") and not isinstance(block, nn.RNNBase)
+    return is_torch and next(block.children(), None) is None
 
-    Runs a copy of the model once, in training mode and without gradients; does nothing if it is too large for that, cannot be copied or
+
+def check_recomputation(module: nn.Module, inputs: Tensor, *, model: str, is_compiled: bool) -> None:
+    """See that a model computes its blocks by their forward(), and that they compute the same a second time, on a batch.
+
+    Runs a copy of the model, in training mode and without gradients; does nothing if it is too large for that, cannot be copied or
     fails, which the first step then reports.
 
     Args:
@@ -238,25 +244,42 @@ def check_recomputation(module: nn.Module, inputs: Tensor, *, model: str, is_com
         is_compiled: steps are.
 
     Raises:
-        SettingsError: names the first block that does not.
+        SettingsError: names the first block that does not, or the first one if none is called.
     """
     copied = trial_copy(module)
     if copied is None:
         return
-    for name, block in copied.named_modules():
-        if isinstance(block, _Recomputed):
-            what = f"block {name} of model.name={model}"
-            block.forward = partial(_computed_twice, block, what, is_compiled)  # type: ignore[method-assign]
-    copied.train()
-    run_trial(copied, inputs)
+    called: list[str] = []
+    blocks = {name: block for name, block in copied.named_modules() if isinstance(block, _Recomputed)}
+    for name, block in blocks.items():
+        what = f"block {name} of model.name={model}"
+        block.forward = partial(_computed_twice, block, what, is_compiled, called)  # type: ignore[method-assign]
+    for mode in (True, False):  # a model may leave out blocks at random in training
+        copied.train(mode)
+        if not run_trial(copied, inputs) or called:
+            return
+    raise SettingsError(
+        f"compute.activation_checkpointing: model.name={model} never calls its block {next(iter(blocks))}, nor another one, so nothing "
+        "would be computed again",
+        remedy="call the blocks themselves in the model's forward(), and not another method of theirs or their parts; or set "
+        "compute.activation_checkpointing=off",
+    )
 
 
-def _computed_twice(block: _Recomputed, what: str, is_compiled: bool, *inputs: Any, **named: Any) -> Any:  # noqa: ANN401, FBT001 - those of the block
+def _computed_twice(
+    block: _Recomputed,
+    what: str,
+    is_compiled: bool,  # noqa: FBT001
+    called: list[str],
+    *inputs: Any,  # noqa: ANN401 - those of the block
+    **named: Any,  # noqa: ANN401
+) -> Any:  # noqa: ANN401
     """The outputs of a block that is computed twice.
 
     Raises:
         SettingsError: they are not the same.
     """
+    called.append(what)
     compute = partial(type(block).forward, block, *inputs, **named)
     again = _Again(block, block.names)
     before = [

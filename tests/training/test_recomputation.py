@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable
 from itertools import count
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
 
 from training.errors import SettingsError
 from training.recomputation import check_recomputation, recompute_blocks
@@ -159,3 +161,89 @@ def test_a_block_takes_named_arguments() -> None:
     expected = plain(torch.ones(2, 4))
     recompute_blocks(plain, "full", model="own")
     assert torch.equal(plain(torch.ones(2, 4)), expected)
+
+
+class Wide(nn.Module):
+    """A block with activations that are much larger than its inputs; its layers can be called without it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(4, 400), nn.Tanh(), nn.Linear(400, 4))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return inputs + self.direct(inputs)
+
+    def direct(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.inner(inputs)
+        return outputs
+
+
+class Layered(nn.Module):
+    """Two layers of two blocks each, kept in one way or another."""
+
+    def __init__(self, layout: str) -> None:
+        super().__init__()
+        self.layout = layout
+        pairs = [nn.ModuleList([Wide(), Wide()]) for _ in range(2)]
+        self.scales = nn.ParameterList([nn.Parameter(torch.ones(4))])
+        layouts: dict[str, Callable[[], nn.Module]] = {
+            "pairs": lambda: nn.ModuleList(pairs),
+            "named": lambda: nn.ModuleDict({"first": pairs[0], "second": pairs[1]}),
+            "nested": lambda: nn.ModuleList([nn.ModuleList(pairs)]),
+            "mixed": lambda: nn.ModuleList([nn.ModuleList([nn.LayerNorm(4), *pair, self.scales]) for pair in pairs]),
+            "deeper": lambda: Part(nn.ModuleList(pairs)),
+        }
+        self.layers = layouts.get(layout, layouts["pairs"])()
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        for one in self.layers.modules() if self.layout != "deeper" else [self.layers]:
+            if isinstance(one, Wide | Part):
+                inputs = one.direct(inputs) if isinstance(one, Wide) and self.layout == "direct" else one(inputs)
+        outputs: Tensor = inputs * self.scales[0]
+        return outputs
+
+
+class Part(nn.Module):
+    """A part of a model that computes layers."""
+
+    def __init__(self, layers: nn.Module) -> None:
+        super().__init__()
+        self.layers = layers
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        for one in self.layers.modules():
+            inputs = one(inputs) if isinstance(one, Wide) else inputs
+        return inputs
+
+
+def bytes_kept(module: nn.Module) -> int:
+    """What a forward pass leaves allocated for the backward pass."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
+        outputs = module(torch.ones(100, 4))
+    del outputs
+    return sum(one.self_cpu_memory_usage for one in recorded.events() or ())
+
+
+@pytest.mark.parametrize("layout", ["pairs", "named", "nested", "mixed", "deeper"])
+def test_blocks_in_lists_of_lists_dictionaries_and_parts_keep_less_memory_and_have_the_same_gradients(
+    layout: str,
+) -> None:
+    plain = Layered(layout)
+    again = copy.deepcopy(plain)
+    recompute_blocks(again, "full", model="own")
+    check_recomputation(again, torch.randn(2, 4), model="own", is_compiled=False)
+    for one in (plain, again):
+        one(torch.ones(100, 4)).square().sum().backward()
+    gradients = [[weight.grad for weight in one.parameters()] for one in (plain, again)]
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=0, atol=0)
+    assert bytes_kept(again) < bytes_kept(plain) / 4
+
+
+def test_blocks_that_could_not_keep_less_or_are_never_called_are_refused() -> None:
+    single = nn.Sequential(nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)]))
+    with pytest.raises(SettingsError, match=r"activation_checkpointing=full: model\.name=own has no blocks of several"):
+        recompute_blocks(single, "full", model="own")
+    direct = Layered("direct")
+    recompute_blocks(direct, "full", model="own")
+    with pytest.raises(SettingsError, match=r"model\.name=own never calls its block layers\.0\.0"):
+        check_recomputation(direct, torch.randn(2, 4), model="own", is_compiled=False)

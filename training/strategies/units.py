@@ -7,19 +7,30 @@ from collections.abc import Iterable
 from functools import partial
 
 from torch import nn
+from torch.nn.utils.parametrize import ParametrizationList
+
+_SEQUENCES = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 
 def blocks_of(module: nn.Module) -> tuple[nn.Module, ...]:
     """The blocks of a model, e.g. those of a transformer or a residual network, each once, in the order in which the model names them.
 
-    They are the composite children of the model's sequences (`nn.Sequential`, `nn.ModuleList`) or, if it is one, its own; a sequence
-    within the model that has none is a block itself. A model without sequences has no blocks. Parts without parameters are none.
+    They are the composite children of the model's sequences, wherever in the model these are: `nn.Sequential`, `nn.ModuleList`,
+    `nn.ModuleDict` and other modules without a forward(), in whose place their own children are. A sequence within the model that has no
+    composite child is a block itself, or its children are if it has no forward(). A model without sequences has no blocks. Parts without
+    parameters, and those of other blocks, are none.
     """
-    if isinstance(module, nn.Sequential | nn.ModuleList):
-        found = [block for child in module if list(child.children()) for block in _blocks_in(child) or (child,)]
+    if isinstance(module, _SEQUENCES):
+        found = [
+            block
+            for child in module.children()
+            for block in ((child,) if _is_composite(child) and _has_own_forward(child) else _blocks_in(child))
+        ]
     else:
         found = [block for child in module.children() for block in _blocks_in(child)]
-    return tuple(block for block in dict.fromkeys(found) if list(block.parameters()))
+    found = [one for one in dict.fromkeys(found) if not isinstance(one, ParametrizationList) and list(one.parameters())]
+    inner = {id(part) for block in found for part in block.modules() if part is not block}
+    return tuple(one for one in found if id(one) not in inner)
 
 
 def units_of(module: nn.Module) -> tuple[nn.Module, ...]:
@@ -50,13 +61,28 @@ class PassOrder:
         self.digest = (self.digest * 1_000_003 + number) % 2**52
 
 
-def _blocks_in(child: nn.Module) -> tuple[nn.Module, ...]:
-    if not isinstance(child, nn.Sequential | nn.ModuleList):
-        return ()
-    composite = tuple(one for one in child if list(one.children()))
-    if composite or isinstance(child, nn.ModuleList):
-        return composite or tuple(child)
-    return (child,)
+def _blocks_in(part: nn.Module) -> list[nn.Module]:
+    """The blocks within a part of a model."""
+    children = list(part.children())
+    if _has_own_forward(part) and not isinstance(part, _SEQUENCES):
+        return [block for child in children for block in _blocks_in(child)]
+    composite = [child for child in children if _is_composite(child)]
+    if isinstance(part, nn.Sequential) and not composite:
+        return [part]
+    return [
+        block
+        for child in composite or children
+        for block in ([child] if isinstance(child, nn.Sequential) or _has_own_forward(child) else _blocks_in(child))
+    ]
+
+
+def _is_composite(part: nn.Module) -> bool:
+    return next(part.children(), None) is not None
+
+
+def _has_own_forward(part: nn.Module) -> bool:
+    """Whether a part computes something, and not only its children, each called by what it is in, or one after another."""
+    return type(part).forward not in {nn.Module.forward, nn.Sequential.forward}
 
 
 def _uses(module: nn.Module) -> Counter[int]:

@@ -218,6 +218,8 @@ class Blocks(nn.Module):
             second.inner.weight = first.inner.weight
         if kind == "looped":
             self.blocks = nn.ModuleList([first, second, first, first])
+        if kind == "pairs":
+            self.blocks = nn.ModuleList([nn.ModuleList([first, second])])
         if kind == "normed":
             nn.utils.weight_norm(first.inner)
             prune.random_unstructured(self.head, "weight", 0.5)  # type: ignore[no-untyped-call]
@@ -240,9 +242,11 @@ class Blocks(nn.Module):
         return outputs
 
     def _chosen(self) -> list[nn.Module]:
-        """All blocks; those that branch use one by chance in training."""
+        """All blocks, also those in a list of their own; those that branch use one by chance in training."""
         if self.kind != "branching" or not self.training:
-            return list(self.blocks)
+            return [
+                block for layer in self.blocks for block in (layer if isinstance(layer, nn.ModuleList) else [layer])
+            ]
         return [random.choice(list(self.blocks))]
 
 
@@ -261,7 +265,7 @@ def recipe_of(kind: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("kind", ["tied", "looped", "sequence", "normed"])
+@pytest.mark.parametrize("kind", ["tied", "looped", "sequence", "normed", "pairs"])
 def test_blocks_that_share_weights_are_used_more_than_once_or_compute_weights_train_as_in_one_process(
     tmp_path: Path, kind: str
 ) -> None:
@@ -305,6 +309,12 @@ def test_units_are_the_blocks_of_a_model() -> None:
     layers = [nn.Flatten(), Layer(), Layer(), nn.Linear(64, 10)]
     nested = nn.Sequential(nn.Flatten(), nn.Sequential(*layers), nn.Linear(10, 2))
     assert units_of(nested) == units_of(nn.Sequential(*layers)) == (layers[1], layers[2])
+    normed = nn.utils.parametrizations.weight_norm(nn.Linear(2, 2))
+    assert units_of(nn.Sequential(normed, nn.Linear(2, 2))) == (normed,)
+    model = Blocks(SampleSpec(shape=(64,), outputs=2), "pairs")
+    assert [type(one) for one in units_of(model)] == [Layer] * 2
+    model.first = layers[1] = model.get_submodule("blocks.0.0")
+    assert len(units_of(model)) == len(units_of(nn.ModuleDict({"inner": model}))) * 2 == 2
 
 
 def test_a_combination_that_cannot_work_is_refused() -> None:
