@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from itertools import islice
-from types import CellType, FunctionType, ModuleType
+from types import BuiltinMethodType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -156,11 +156,14 @@ def _global_generators(modules: int) -> tuple[Generator, ...]:
 
 
 def _kept_by(owner: object) -> Iterable[object]:
-    """What an object, or a function, may draw from: attributes, also of its class, what it is bound to or closes over, defaults."""
-    if isinstance(owner, list | tuple):
-        return owner
+    """What an object, or a function, may draw from: attributes, also of its class, what it is bound to or closes over, defaults.
+
+    Runs no code of the object: a collection may load what it has when it is asked for it, and an attribute may be computed.
+    """
     if isinstance(owner, dict):
-        return owner.values()
+        return dict.values(owner)
+    if isinstance(owner, list | tuple):
+        return (list if isinstance(owner, list) else tuple).__iter__(owner)  # type: ignore[arg-type]
     if isinstance(owner, torch.Tensor | np.ndarray | str | bytes | int | float):
         return ()
     if isinstance(owner, partial):
@@ -169,9 +172,18 @@ def _kept_by(owner: object) -> Iterable[object]:
         cells = (cell.cell_contents for cell in owner.__closure__ or () if cell != CellType())
         return *cells, *(owner.__defaults__ or ()), *(owner.__kwdefaults__ or {}).values()
     of_classes = [value for one in type(owner).__mro__ if _is_users(one) for value in vars(one).values()]
-    slots = [getattr(owner, name, None) for one in type(owner).__mro__ for name in _slots_of(one)]
-    bound = getattr(owner, "__self__", None), getattr(owner, "__func__", None)
-    return *getattr(owner, "__dict__", {}).values(), *slots, *of_classes, *bound
+    slots = [_attribute(owner, name) for one in type(owner).__mro__ for name in _slots_of(one)]
+    bound: tuple[object, ...] = ()
+    if isinstance(owner, MethodType | BuiltinMethodType):
+        bound = owner.__self__, getattr(owner, "__func__", None)
+    return *(_attribute(owner, "__dict__") or {}).values(), *slots, *of_classes, *bound
+
+
+def _attribute(owner: object, name: str) -> Any:  # noqa: ANN401 - of the object
+    try:
+        return object.__getattribute__(owner, name)
+    except AttributeError:
+        return None
 
 
 def _is_users(one: type) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Iterator
+from typing import Never
 
 import numpy as np
 import pytest
@@ -122,6 +123,24 @@ def test_generators_of_user_code_are_found_where_it_keeps_them_and_draw_streams_
     first = drawn()
     assert drawn() == first
     assert len(set(first)) == len(first)
+
+
+class Loading(dict[str, object]):
+    """A mapping that loads its values when it is asked for them, as those of Transformers do, and computes its attributes."""
+
+    def values(self) -> Never:
+        raise AssertionError("it was asked")
+
+    def __getattr__(self, name: str) -> Never:
+        raise AssertionError(name)
+
+
+LOADING = Loading()
+
+
+def test_the_search_for_generators_runs_no_code_of_what_it_looks_at() -> None:
+    generator = torch.Generator()
+    assert generator in generators_of({"one": Loading(kept=[generator])})
 
 
 def test_operations_get_the_threads_that_were_configured() -> None:
