@@ -21,7 +21,8 @@ from torch.distributed.tensor import DTensor
 
 from training.checkpoint.sharding import whole
 from training.config.schema import StrategySettings
-from training.strategies.buffers import copy_from_rank_0
+from training.passes import Passes, StepContext
+from training.strategies.buffers import FromBuffersOfRank0, copy_from_rank_0
 from training.strategies.gradient_hooks import Hook, attach_hooks, hooks_of
 from training.strategies.single_process import SingleProcess
 from training.strategies.skeleton import assembled, skeleton_of
@@ -68,6 +69,10 @@ class FullySharded(SingleProcess):
     def pass_order(self) -> int:  # type: ignore[override]
         """Of the units."""
         return self._order.digest
+
+    def passes(self, context: StepContext) -> Passes:
+        """One micro-batch after the other, from rank 0's buffers."""
+        return FromBuffersOfRank0(super().passes(context), self.module)
 
     def compile(self, mode: str) -> None:
         """Refused by the settings."""

@@ -22,7 +22,7 @@ from training.config.schema import StrategySettings
 from training.errors import SettingsError
 from training.passes import Passes, StepContext
 from training.precision import Precision
-from training.strategies.buffers import copy_from_rank_0
+from training.strategies.buffers import FromBuffersOfRank0, copy_from_rank_0
 from training.strategies.schedule import PipelinePasses, StageRunner
 from training.strategies.skeleton import skeleton_of
 from training.strategies.stages import Stage, StageModule, divide, keep_only
@@ -100,7 +100,8 @@ class Pipeline:
 
     def passes(self, context: StepContext) -> Passes:
         """A schedule of the micro-batches over the stages."""
-        return PipelinePasses(self.runner, context, skeleton=self._skeleton, sum_gradients=self._sum_gradients)
+        passes = PipelinePasses(self.runner, context, skeleton=self._skeleton, sum_gradients=self._sum_gradients)
+        return FromBuffersOfRank0(passes, self.module, self._replicas)
 
     def infer(self, inputs: Tensor) -> Tensor | None:
         """The outputs of the whole model on the rank of the last stage, None on those before it."""

@@ -26,7 +26,7 @@ from training.errors import SettingsError
 from training.passes import OneByOne, Passes, StepContext
 from training.precision import Precision
 from training.strategies import deepspeed_library
-from training.strategies.buffers import copy_from_rank_0
+from training.strategies.buffers import FromBuffersOfRank0, copy_from_rank_0
 from training.strategies.skeleton import assembled, skeleton_of
 from training.strategies.strategy import MakeOptimizer
 from training.strategies.zero_state import Partitions, ZeroModelState, ZeroOptimizerState
@@ -70,7 +70,7 @@ class Zero:
 
     def passes(self, context: StepContext) -> Passes:
         """One micro-batch after the other."""
-        return OneByOne(self, context)
+        return FromBuffersOfRank0(OneByOne(self, context), self.module)
 
     def infer(self, inputs: Tensor) -> Tensor:
         """The outputs of the model; stage 3 gathers its weights."""
