@@ -23,7 +23,14 @@ Say = Callable[[str], None]
 
 @contextmanager
 def holding(
-    api: KubernetesApi, mode: HoldMode, *, env: str, say: Say, seconds: float, groups: frozenset[str] | None = None
+    api: KubernetesApi,
+    mode: HoldMode,
+    *,
+    env: str,
+    say: Say,
+    seconds: float,
+    groups: frozenset[str] | None = None,
+    teams: frozenset[str] = frozenset(),
 ) -> Iterator[None]:
     """Hold the queues and wait until the nodes are empty; release the queues at the end, whatever happens in between.
 
@@ -36,6 +43,7 @@ def holding(
         say: prints a line.
         seconds: how long to wait for the nodes.
         groups: node groups to wait for; None waits for all.
+        teams: teams to wait for, wherever their jobs are.
 
     Raises:
         RefusedError: nodes are not empty in time; the queues are released.
@@ -45,16 +53,22 @@ def holding(
     with interrupting(ENDINGS):
         try:
             hold_queues(api, mode, by_update=True)
-            await_empty(api, mode, say=say, seconds=seconds, groups=groups)
+            await_empty(api, mode, say=say, seconds=seconds, groups=groups, teams=teams)
             yield
         finally:
             release_surely(api, env=env, say=say)
 
 
 def await_empty(
-    api: KubernetesApi, mode: HoldMode, *, say: Say, seconds: float, groups: frozenset[str] | None = None
+    api: KubernetesApi,
+    mode: HoldMode,
+    *,
+    say: Say,
+    seconds: float,
+    groups: frozenset[str] | None = None,
+    teams: frozenset[str] = frozenset(),
 ) -> None:
-    """Wait until no pod of a job is on the nodes of these groups, or on any node.
+    """Wait until no pod of a job is on the nodes of these groups, or on any node, or of these teams.
 
     Prints the jobs that are left when they change, and every minute. A wait of hours outlasts lost connections.
 
@@ -64,7 +78,7 @@ def await_empty(
         ConnectionLostError: it does not answer.
     """
     deadline, reported, before = time.monotonic() + seconds, 0.0, frozenset[tuple[str, str]]()
-    while left := _running_jobs(api, groups, deadline=deadline, say=say):
+    while left := _running_jobs(api, groups, teams, deadline=deadline, say=say):
         now = time.monotonic()
         if now > deadline:
             raise _not_empty(left, mode, seconds)
@@ -76,13 +90,13 @@ def await_empty(
 
 
 def _running_jobs(
-    api: KubernetesApi, groups: frozenset[str] | None, *, deadline: float, say: Say
+    api: KubernetesApi, groups: frozenset[str] | None, teams: frozenset[str], *, deadline: float, say: Say
 ) -> tuple[RunningJob, ...]:
     """The running jobs, as soon as the API server says which they are."""
     is_told = False
     while True:
         try:
-            return running_jobs(api, groups=groups)
+            return running_jobs(api, groups=groups, teams=teams)
         except (ConnectionLostError, ApiError) as error:
             if not _may_pass(error) or time.monotonic() > deadline:
                 raise

@@ -52,13 +52,18 @@ class RunningJob:
 
 
 def running_jobs(
-    api: KubernetesApi, *, groups: frozenset[str] | None = None, has_progress: bool = False
+    api: KubernetesApi,
+    *,
+    groups: frozenset[str] | None = None,
+    teams: frozenset[str] = frozenset(),
+    has_progress: bool = False,
 ) -> tuple[RunningJob, ...]:
     """The jobs that are admitted or have pods, on nodes of these groups or of any, sorted by team and name.
 
     Args:
         api: the API server, as an administrator.
-        groups: names of node groups; None for all. Jobs with pods that have no node yet are counted in any case.
+        groups: names of node groups; None for all. Jobs with pods that have no node yet are on any of them.
+        teams: names of teams whose jobs are counted in any case.
         has_progress: read the progress of each job from its log.
 
     Raises:
@@ -79,7 +84,11 @@ def running_jobs(
         _running(key, pods[key], group_of, progress=_progress(api, pods[key]) if has_progress else None)
         for key in sorted({*pods, *admitted})
     ]
-    return tuple(one for one in found if groups is None or one.groups & groups or not one.is_placed)
+    return tuple(
+        one
+        for one in found
+        if groups is None or one.namespace in teams or one.groups & groups or (groups and not one.is_placed)
+    )
 
 
 def _nodes(api: KubernetesApi) -> list[Manifest]:

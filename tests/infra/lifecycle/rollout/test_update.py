@@ -14,7 +14,7 @@ from infra.lifecycle.rollout.update import GuardedUpdate
 from infra.spec.errors import RefusedError
 from tests.engines.kubernetes_operators import Operated
 from tests.infra.lifecycle.rollout.test_hold import TEAMS, policy, running
-from tests.infra.lifecycle.rollout.test_plan import UNKNOWN, step
+from tests.infra.lifecycle.rollout.test_plan import UNKNOWN, namespace_step, step
 
 ROLLS = {"steps": [step("update", launchTemplate={"id": "lt-1", "version": UNKNOWN})]}
 CHANGES_TAGS = {"steps": [step("update", tags={"owner": "other@example.com"})]}
@@ -70,6 +70,20 @@ def test_jobs_are_drained_before_their_nodes_roll_and_queued_again(update: Updat
     assert "node group a10g rolls (launchTemplate)" in update.said
     assert any("job research/rolled" in line for line in update.said)
     update.queued.await_state(drained, lambda state: state.stage == "starting", what="admitted again")
+
+
+def test_a_team_is_removed_only_after_a_choice_about_its_jobs_and_others_run_on(
+    update: Update, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("builtins.input", lambda _question: "")
+    running(update.queued, "theirs")
+    assert update.run({"steps": [namespace_step("delete", "platform")]}) == 7
+    assert not any("job research/theirs" in line for line in update.said)
+    with pytest.raises(RefusedError, match="of a team that is removed"):
+        update.run({"steps": [namespace_step("delete", "research")]}, lambda: stack._choice(None))
+    assert any("job research/theirs" in line for line in update.said)
+    assert update.run({"steps": [namespace_step("delete", "research")]}, lambda: "drain") == 7
+    assert update.policies == [{"None"}, {"HoldAndDrain"}]
 
 
 def test_without_a_choice_nothing_is_changed(update: Update, monkeypatch: pytest.MonkeyPatch) -> None:
