@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 from infra.kube.api import KubernetesApi
@@ -13,16 +14,21 @@ from infra.lifecycle.show import print_line
 from infra.lifecycle.stack import pulumi_cli
 from infra.lifecycle.stack.lock import check_unlocked
 from infra.lifecycle.stack.releases import apply_repair, find_repairs
-from infra.lifecycle.stack.state import export_state, forget_interrupted, resources_in, state_of
+from infra.lifecycle.stack.state import Interrupted, resources_in, settle_interrupted, state_of
+from infra.lifecycle.teardown.deletion import describe, is_deleted, lines_of
+from infra.lifecycle.teardown.namespaces import kept_namespaces
 from infra.policy.tokens import CLUSTER
-from infra.spec.errors import PlatformError
+from infra.spec.errors import PlatformError, RefusedError
 from infra.spec.outputs import ClusterOutput
 from platform_charts.charts.installs import chart_installs
 from platform_charts.objects.namespaces import kubernetes_minor
 
+_DELETION_SECONDS = 120.0
+_POLL_SECONDS = 1.0
+
 
 def recover(case: Case, api: KubernetesApi | None, *, is_teardown: bool = False) -> None:
-    """Forget interrupted operations with which nothing is lost, and make Helm's records and the state agree.
+    """Make the state agree with what interrupted operations have done, and with Helm's records.
 
     Args:
         case: the environment.
@@ -30,7 +36,7 @@ def recover(case: Case, api: KubernetesApi | None, *, is_teardown: bool = False)
         is_teardown: the stack is removed next, and not updated.
 
     Raises:
-        RefusedError: another pulumi runs, or was killed and holds the lock.
+        RefusedError: another pulumi runs, or was killed and holds the lock; or something is still being deleted.
         PlatformError: pulumi or the API server failed; carries its message.
     """
     if case.state is None:
@@ -44,13 +50,40 @@ def recover(case: Case, api: KubernetesApi | None, *, is_teardown: bool = False)
     pulumi_cli.end_orphans()
     print_line("the last update was interrupted; what it left is made good first:")
     for one in interrupted:
-        print_line(f"  {one}: forgotten, because nothing is lost if it is repeated")
+        print_line(
+            f"  {one}: {'repeated' if is_teardown or not one.is_unclear else 'read again'}, since nobody saw its end"
+        )
     if interrupted:
-        state = forget_interrupted(name, export_state(name))
+        if api is not None and not is_teardown:
+            _await_deleted(api, interrupted)
+        state = settle_interrupted(name, () if is_teardown else interrupted)
     for repair in repairs:
         assert api is not None, "they come from it"
         print_line(f"  {repair}")
         apply_repair(api, state, repair, environment=name)
+
+
+def _await_deleted(
+    api: KubernetesApi, interrupted: Iterable[Interrupted], *, seconds: float = _DELETION_SECONDS
+) -> None:
+    """Wait for objects that are being deleted: an update could make nothing in such a namespace.
+
+    Raises:
+        RefusedError: some are still there; names each with its finalizers.
+    """
+    gone = [one.inputs for one in interrupted if one.operation == "deleting" and one.inputs.get("kind")]
+    deadline, is_said = time.monotonic() + seconds, False
+    while left := [live for one in gone if (live := api.read(dict(one))) is not None and is_deleted(live)]:
+        if time.monotonic() > deadline:
+            why = "".join(f"\n  {line}" for line in kept_namespaces(api))
+            raise RefusedError(
+                f"what the interrupted command deletes is still there after {seconds:.0f} s:{lines_of(left)}{why}",
+                remedy="wait until it is gone, or let go of what keeps it, then repeat the command",
+            )
+        if not is_said:
+            print_line(f"  waiting until they are deleted: {describe(left)}")
+            is_said = True
+        time.sleep(_POLL_SECONDS)
 
 
 @contextmanager

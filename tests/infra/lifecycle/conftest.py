@@ -52,6 +52,7 @@ def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stack:
             f"#!/bin/sh\ncase $2 in\nexport) cat {tmp_path}/state.json ;;\noutput) echo '{{}}' ;;\n"
             f'init) echo "error: {init}" >&2; exit 255 ;;\n'
             f'import) cp $4 {tmp_path}/imported.json; echo "$1" >> {tmp_path}/ran ;;\n'
+            f"--target) echo \"$*\" | sed 's/ --yes.*//; s/ --target//g' >> {tmp_path}/ran; {says or 'exit 0'} ;;\n"
             f"*) echo \"$1\" >> {tmp_path}/ran; echo 'progress'; {says or 'exit 0'} ;;\nesac\n"
         )
         program.chmod(0o755)
@@ -64,6 +65,6 @@ def ran(tmp_path: Path) -> Callable[[], list[str]]:
 
     def read() -> list[str]:
         file = tmp_path / "ran"
-        return file.read_text().split() if file.exists() else []
+        return file.read_text().splitlines() if file.exists() else []
 
     return read
