@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from infra.kube.api import KubernetesApi
 from infra.lifecycle.drift.cluster import compare, objects_of_state
 from infra.lifecycle.preflight.case import Case
-from infra.lifecycle.rollout.hold import release_surely, say_held
+from infra.lifecycle.rollout.hold import holds_in_use, release_surely, say_held
 from infra.lifecycle.show import print_line
 from infra.lifecycle.stack import pulumi_cli
 from infra.lifecycle.stack.lock import check_unlocked
@@ -99,8 +99,13 @@ def naming_holds(case: Case, *, say: Callable[[str], None] = print_line) -> Iter
 
 def end_holds(case: Case) -> None:
     """Release the queues that an update held which was killed, once another one has done its work."""
-    if (api := case.cluster.api()) is not None:
-        release_surely(api, env=case.settings.environment.name, say=print_line)
+    if (api := case.cluster.api()) is None:
+        return
+    with suppress(PlatformError):  # what cannot be read now is said to be held, at the end
+        if held := holds_in_use(api):
+            print_line(f"queues {', '.join(held)} stay held by another update, which still runs")
+            return
+    release_surely(api, env=case.settings.environment.name, say=print_line)
 
 
 def name_immutable(case: Case) -> None:

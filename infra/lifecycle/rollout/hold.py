@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from threading import Event, Thread
 
 from infra.kube.api import KubernetesApi
 from infra.kube.errors import ApiError, ConnectionLostError
 from infra.lifecycle.rollout.jobs import RunningJob, running_jobs
-from infra.lifecycle.rollout.queues import HoldMode, held_queues, hold_queues, release_queues
+from infra.lifecycle.rollout.queues import (
+    HoldMode,
+    held_queues,
+    hold_queues,
+    holds_of_updates,
+    release_queues,
+    renew_holds,
+    stopped_queues,
+)
 from infra.spec.errors import PlatformError, RefusedError
 from infra.spec.signals import ENDINGS, interrupting
 
 _POLL_SECONDS = 2.0
 _REPORT_SECONDS = 60.0
+_RENEWAL_SECONDS = 10.0
+"""How often an update that runs renews its holds."""
+
 _RELEASE_SECONDS = 60.0
 """How long a release is retried while the API server or Kueue's webhook does not answer, as during their update."""
 
@@ -34,7 +46,8 @@ def holding(
 ) -> Iterator[None]:
     """Hold the queues and wait until the nodes are empty; release the queues at the end, whatever happens in between.
 
-    Those of an update that was killed are held again, and released with the others; those that a user holds stay held.
+    Those of an update that was killed are held again, and released with the others; those that a user holds stay held. Those of an
+    update that still waits or runs refuse this one: its end would release them.
 
     Args:
         api: the API server, as an administrator.
@@ -46,17 +59,58 @@ def holding(
         teams: teams to wait for, wherever their jobs are.
 
     Raises:
-        RefusedError: nodes are not empty in time; the queues are released.
+        RefusedError: nodes are not empty in time, and the queues are released; or another update holds them.
         ApiError: the API server rejects a request.
         ConnectionLostError: it does not answer.
     """
+    if others := holds_in_use(api):
+        raise RefusedError(
+            f"nothing was changed: another update of {env}, which still runs, holds the queues {', '.join(others)}",
+            remedy="wait until it ends, or end it with Ctrl-C, then repeat the command",
+        )
     with interrupting(ENDINGS):
         try:
             hold_queues(api, mode, by_update=True)
-            await_empty(api, mode, say=say, seconds=seconds, groups=groups, teams=teams)
-            yield
+            with _renewing(api):
+                await_empty(api, mode, say=say, seconds=seconds, groups=groups, teams=teams)
+                yield
         finally:
             release_surely(api, env=env, say=say)
+
+
+@contextmanager
+def _renewing(api: KubernetesApi) -> Iterator[None]:
+    """Renew the holds until the end of the context, so that no other update takes them for those of one that was killed."""
+    is_over = Event()
+
+    def renew() -> None:
+        while not is_over.wait(_RENEWAL_SECONDS):
+            with suppress(PlatformError):  # the next renewal may succeed
+                renew_holds(api)
+
+    thread = Thread(target=renew, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def holds_in_use(api: KubernetesApi) -> tuple[str, ...]:
+    """Names of the queues that an update holds which still runs; looks for long enough to see two renewals.
+
+    Raises:
+        ApiError: the API server rejects a request.
+        ConnectionLostError: it does not answer.
+    """
+    before, deadline = holds_of_updates(api), time.monotonic() + 3 * _RENEWAL_SECONDS
+    while before and time.monotonic() < deadline:
+        now = holds_of_updates(api)
+        if renewed := tuple(name for name, when in now.items() if before.get(name) not in {None, when}):
+            return renewed
+        time.sleep(min(_POLL_SECONDS, _RENEWAL_SECONDS))
+    return ()
 
 
 def await_empty(
@@ -141,6 +195,22 @@ def say_held(api: KubernetesApi, *, env: str, say: Say) -> None:
     if held := held_queues(api):
         say(
             f"warning: queues {', '.join(held)} are held, so no job starts; release them: make release-queues ENV={env}"
+        )
+    say_stopped(api, say=say)
+
+
+def say_stopped(api: KubernetesApi, *, say: Say) -> None:
+    """Say which queues somebody has stopped by hand, and how to open them.
+
+    Raises:
+        ApiError: the API server rejects a request.
+        ConnectionLostError: it does not answer.
+    """
+    for name, policy in stopped_queues(api).items():
+        patch = '{"spec":{"stopPolicy":"None"}}'
+        say(
+            f"warning: somebody has set the stop policy of queue {name} to {policy}, so no job starts in it, and no command of ours "
+            f"changes that; open it: kubectl patch clusterqueue {name} --type merge -p '{patch}'"
         )
 
 

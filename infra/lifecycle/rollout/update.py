@@ -10,6 +10,7 @@ from infra.kube.api import KubernetesApi
 from infra.lifecycle.rollout.hold import Say, holding
 from infra.lifecycle.rollout.jobs import RunningJob, running_jobs
 from infra.lifecycle.rollout.plan import Choice, RollPlan, explain, mode_of, plan_of_update
+from infra.lifecycle.rollout.queues import kept
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,10 +51,10 @@ class GuardedUpdate:
         if self.confirm is not None:
             self.confirm()
         if not plan.rolling and not jobs:
-            return self.pulumi()
+            return self._update()
         mode = mode_of(self.choose()) if jobs else "Hold"
         if mode is None:
-            return self.pulumi()
+            return self._update()
         with holding(
             self.api,
             mode,
@@ -63,6 +64,10 @@ class GuardedUpdate:
             groups=plan.groups,
             teams=plan.teams,
         ):
+            return self._update()
+
+    def _update(self) -> int:
+        with kept(self.api, say=self.say):
             return self.pulumi()
 
 

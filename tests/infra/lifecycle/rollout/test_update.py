@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from infra.lifecycle.commands import stack
+from infra.lifecycle.rollout import hold
 from infra.lifecycle.rollout.plan import Choice
 from infra.lifecycle.rollout.queues import held_queues, hold_queues, release_queues
 from infra.lifecycle.rollout.update import GuardedUpdate
@@ -97,7 +98,10 @@ def test_without_a_choice_nothing_is_changed(update: Update, monkeypatch: pytest
     assert update.policies == [{"None"}]
 
 
-def test_what_an_update_held_that_was_killed_is_released_after_the_next_one(update: Update) -> None:
+def test_what_an_update_held_that_was_killed_is_released_after_the_next_one(
+    update: Update, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hold, "_RENEWAL_SECONDS", 0.5)
     hold_queues(update.queued.cluster, "Hold", by_update=True)
     assert update.run(ROLLS) == 7
     assert update.policies == [{"Hold"}]
