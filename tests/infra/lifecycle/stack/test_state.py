@@ -115,6 +115,21 @@ def test_an_environment_without_a_stack_has_no_state(stack: Stack, tmp_path: Pat
         read_state("dev")
 
 
+def test_what_pulumi_needs_is_asked_for_first_with_a_remedy(
+    stack: Stack, ran: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("infra.lifecycle.commands.stack.checks.check", lambda _: pytest.fail("later"))
+    for said, remedy in (
+        ("passphrase must be set with PULUMI_CONFIG_PASSPHRASE", "set PULUMI_CONFIG_PASSPHRASE"),
+        ("failed to decrypt: incorrect passphrase", "set PULUMI_CONFIG_PASSPHRASE"),
+        ("PULUMI_ACCESS_TOKEN must be set for login during non-interactive CLI sessions", "`pulumi login`"),
+    ):
+        stack(secrets=f"echo 'error: {said}' >&2; exit 255")
+        assert main(["preview", "--env", "dev"]) == 1
+        assert f"{said}\n  remedy: {remedy}" in capsys.readouterr().err
+    assert ran() == []
+
+
 def test_without_a_terminal_pulumi_is_run_only_if_it_asks_nothing(stack: Stack, ran: Callable[[], list[str]]) -> None:
     stack()
     assert main(["up", "--env", "dev"]) == 3
