@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from infra.kube.api import KubernetesApi
 from infra.lifecycle.drift.cluster import compare, objects_of_state
@@ -19,6 +20,7 @@ from infra.lifecycle.teardown.deletion import describe, is_deleted, lines_of
 from infra.lifecycle.teardown.namespaces import kept_namespaces
 from infra.policy.tokens import CLUSTER
 from infra.spec.errors import PlatformError, RefusedError
+from infra.spec.manifest import MANAGED_BY, PART_OF
 from infra.spec.outputs import ClusterOutput
 from platform_charts.charts.installs import chart_installs
 from platform_charts.objects.namespaces import kubernetes_minor
@@ -56,6 +58,8 @@ def recover(case: Case, api: KubernetesApi | None, *, is_teardown: bool = False)
     if interrupted:
         if api is not None and not is_teardown:
             _await_deleted(api, interrupted)
+        elif api is not None:
+            _delete_lost(api, state, interrupted)
         state = settle_interrupted(name, () if is_teardown else interrupted)
     for repair in repairs:
         assert api is not None, "they come from it"
@@ -84,6 +88,17 @@ def _await_deleted(
             print_line(f"  waiting until they are deleted: {describe(left)}")
             is_said = True
         time.sleep(_POLL_SECONDS)
+
+
+def _delete_lost(api: KubernetesApi, state: Mapping[str, Any], interrupted: Iterable[Interrupted]) -> None:
+    """Delete the stack's objects that were created and that the state lacks: a destroy would leave them on a cluster that stays."""
+    known = {one["urn"] for one in resources_in(state)}
+    for one in interrupted:
+        if one.operation == "creating" and one.inputs.get("kind") and one.urn not in known:
+            live = api.read(dict(one.inputs))
+            if live is not None and live["metadata"].get("labels", {}).get(PART_OF) == MANAGED_BY:
+                print_line(f"  {describe([live])}: deleted")
+                api.delete(live)
 
 
 @contextmanager

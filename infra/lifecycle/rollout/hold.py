@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from threading import Event, Thread
+from contextlib import contextmanager
 
 from infra.kube.api import KubernetesApi
 from infra.kube.errors import ApiError, ConnectionLostError
+from infra.lifecycle.repeating import repeating
 from infra.lifecycle.rollout.jobs import RunningJob, running_jobs
 from infra.lifecycle.rollout.queues import (
     HoldMode,
@@ -71,30 +71,12 @@ def holding(
     with interrupting(ENDINGS):
         try:
             hold_queues(api, mode, by_update=True)
-            with _renewing(api):
+            # So that no other update takes the holds for those of one that was killed.
+            with repeating(lambda: renew_holds(api), seconds=_RENEWAL_SECONDS):
                 await_empty(api, mode, say=say, seconds=seconds, groups=groups, teams=teams)
                 yield
         finally:
             release_surely(api, env=env, say=say)
-
-
-@contextmanager
-def _renewing(api: KubernetesApi) -> Iterator[None]:
-    """Renew the holds until the end of the context, so that no other update takes them for those of one that was killed."""
-    is_over = Event()
-
-    def renew() -> None:
-        while not is_over.wait(_RENEWAL_SECONDS):
-            with suppress(PlatformError):  # the next renewal may succeed
-                renew_holds(api)
-
-    thread = Thread(target=renew, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        thread.join()
 
 
 def holds_in_use(api: KubernetesApi) -> tuple[str, ...]:
