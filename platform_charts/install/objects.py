@@ -77,7 +77,8 @@ class ObjectGroup(pulumi.ComponentResource):
     which are deleted with the namespace only.
 
     An object depends on those that are kept while it exists. An update that deletes both orders them by nothing else: Pulumi reads only
-    the dependencies between what it deletes (pulumi, pkg/resource/deploy/step_generator.go, `ScheduleDeletes`).
+    the dependencies between what it deletes (pulumi, pkg/resource/deploy/step_generator.go, `ScheduleDeletes`). A claim is replaced with
+    its volume, e.g. of a new file system: Kubernetes keeps the old volume as long as there is the claim.
 
     Args:
         name: logical name of the component.
@@ -105,8 +106,14 @@ class ObjectGroup(pulumi.ComponentResource):
             previous = []
             for manifest in run:
                 metadata = manifest["metadata"]
-                kept = [one for one in (*earlier, *self.objects) if _keeps(manifest, one.manifest)]
-                own = pulumi.ResourceOptions(deleted_with=namespaces.get(metadata.get("namespace")), depends_on=kept)
+                kept: list[pulumi.Resource] = [
+                    one for one in (*earlier, *self.objects) if _keeps(manifest, one.manifest)
+                ]
+                own = pulumi.ResourceOptions(
+                    deleted_with=namespaces.get(metadata.get("namespace")),
+                    depends_on=kept,
+                    replace_with=kept if kind == "PersistentVolumeClaim" else None,
+                )
                 child = KubernetesObject(manifest, outputs, pulumi.ResourceOptions.merge(shared, own))
                 previous.append(child)
                 self.objects.append(child)

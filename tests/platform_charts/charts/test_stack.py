@@ -212,6 +212,17 @@ def deletions(before: Recording, after: Recording) -> dict[str, int]:
     return ranks
 
 
+def test_a_claim_is_replaced_with_its_volume() -> None:
+    """Kubernetes keeps a volume that is being deleted as long as there is its claim."""
+    recording = with_lustre("dev")
+    volumes = {
+        one.properties["metadata"]["name"]: one.urn for one in recording.of_type("kubernetes:core/v1:PersistentVolume")
+    }
+    claims = recording.of_type("kubernetes:core/v1:PersistentVolumeClaim")
+    assert claims != ()
+    assert [one.replace_with for one in claims] == [(volumes[one.properties["spec"]["volumeName"]],) for one in claims]
+
+
 P5 = {
     "name": "p5",
     "instance_type": "p5.48xlarge",
