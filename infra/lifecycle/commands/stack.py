@@ -26,6 +26,7 @@ from infra.lifecycle.preflight import checks
 from infra.lifecycle.preflight.case import Case
 from infra.lifecycle.preflight.database import pending_changes
 from infra.lifecycle.rollout.database import explain_database
+from infra.lifecycle.rollout.jobs import queued_jobs
 from infra.lifecycle.rollout.plan import CHOICES, Choice, RollPlan, explain, plan_of_update
 from infra.lifecycle.rollout.update import GuardedUpdate, jobs_of
 from infra.lifecycle.show import print_line
@@ -69,7 +70,7 @@ def _explain_database(case: Case, document: Mapping[str, Any]) -> None:
 
 
 def _explain(plan: RollPlan, api: KubernetesApi) -> None:
-    for line in explain(plan, jobs_of(plan, api)):
+    for line in explain(plan, jobs_of(plan, api), queued_jobs(api, plan.teams)):
         print_line(line)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -89,6 +89,18 @@ def running_jobs(
         for one in found
         if groups is None or one.namespace in teams or one.groups & groups or (groups and not one.is_placed)
     )
+
+
+def queued_jobs(api: KubernetesApi, teams: Collection[str]) -> tuple[str, ...]:
+    """Team and name of each job of these teams that waits in a queue, sorted.
+
+    Raises:
+        ApiError: the API server rejects a request.
+        ConnectionLostError: it does not answer.
+    """
+    jobs = api.items_if_served("ray.io/v1", "RayJob") if teams else ()
+    waiting = (one["metadata"] for one in jobs if one["spec"].get("suspend") and not _has_ended(one))
+    return tuple(sorted(f"{one['namespace']}/{one['name']}" for one in waiting if one["namespace"] in teams))
 
 
 def _nodes(api: KubernetesApi) -> list[Manifest]:

@@ -114,12 +114,13 @@ def plan_of_update(preview: Mapping[str, Any]) -> RollPlan:
     )
 
 
-def explain(plan: RollPlan, jobs: Sequence[RunningJob]) -> tuple[str, ...]:
+def explain(plan: RollPlan, jobs: Sequence[RunningJob], queued: Sequence[str] = ()) -> tuple[str, ...]:
     """Lines that say which groups roll and which teams go, which jobs are in them, and what each choice does to them.
 
     Args:
         plan: the update.
         jobs: the jobs on its groups and of its teams, see `running_jobs`.
+        queued: the jobs of its teams that wait in a queue, see `queued_jobs`.
     """
     lines = list(map(str, plan.rolling))
     lines += [
@@ -136,6 +137,8 @@ def explain(plan: RollPlan, jobs: Sequence[RunningJob]) -> tuple[str, ...]:
         "system, and no job can read them until there is a team of this name again"
         for name in sorted(plan.teams)
     ]
+    if queued:
+        lines.append(f"jobs in the queue that are deleted: {', '.join(queued)}")
     if not plan.rolling and not plan.teams:
         return tuple(lines)
     if not jobs:

@@ -8,7 +8,7 @@ from typing import Any
 
 from infra.kube.api import KubernetesApi
 from infra.lifecycle.rollout.hold import Say, holding
-from infra.lifecycle.rollout.jobs import RunningJob, running_jobs
+from infra.lifecycle.rollout.jobs import RunningJob, queued_jobs, running_jobs
 from infra.lifecycle.rollout.plan import Choice, RollPlan, explain, mode_of, plan_of_update
 from infra.lifecycle.rollout.queues import kept
 
@@ -46,7 +46,7 @@ class GuardedUpdate:
         """
         plan = plan_of_update(self.preview)
         jobs = jobs_of(plan, self.api)
-        for line in explain(plan, jobs):
+        for line in explain(plan, jobs, queued_jobs(self.api, plan.teams)):
             self.say(line)
         if self.confirm is not None:
             self.confirm()

@@ -13,6 +13,7 @@ from infra.lifecycle.rollout.plan import Choice
 from infra.lifecycle.rollout.queues import held_queues, hold_queues, release_queues
 from infra.lifecycle.rollout.update import GuardedUpdate
 from infra.spec.errors import RefusedError
+from tests.engines.kubernetes_jobs import job
 from tests.engines.kubernetes_operators import Operated
 from tests.infra.lifecycle.rollout.test_hold import TEAMS, policy, running
 from tests.infra.lifecycle.rollout.test_plan import UNKNOWN, namespace_step, step
@@ -78,8 +79,11 @@ def test_a_team_is_removed_only_after_a_choice_about_its_jobs_and_others_run_on(
 ) -> None:
     monkeypatch.setattr("builtins.input", lambda _question: "")
     running(update.queued, "theirs")
+    waiting = update.queued.submit(job("waits", team="platform", group="a10g", workers=8))
+    update.queued.await_state(waiting, lambda state: state.stage == "queued", what="queued")
     assert update.run({"steps": [namespace_step("delete", "platform")]}) == 7
     assert not any("job research/theirs" in line for line in update.said)
+    assert "jobs in the queue that are deleted: platform/waits" in update.said
     with pytest.raises(RefusedError, match="of a team that is removed"):
         update.run({"steps": [namespace_step("delete", "research")]}, lambda: stack._choice(None))
     assert any("job research/theirs" in line for line in update.said)
