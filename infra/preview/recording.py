@@ -62,6 +62,7 @@ class Resource:
         dependencies: URNs of all dependencies.
         property_dependencies: URNs by the property whose value depends on them.
         deleted_with: URN in the resource option.
+        replace_with: URNs in the resource option.
         custom_timeouts: `create`, `update` and `delete` as Go durations, if set.
         is_component: whether it is a component resource.
     """
@@ -82,6 +83,7 @@ class Resource:
     dependencies: tuple[str, ...]
     property_dependencies: dict[str, tuple[str, ...]]
     deleted_with: str | None
+    replace_with: tuple[str, ...]
     custom_timeouts: dict[str, str]
     is_component: bool
 
@@ -290,6 +292,7 @@ def _resource(urn: str, request: resource_pb2.RegisterResourceRequest) -> Resour
         dependencies=tuple(sorted(request.dependencies)),
         property_dependencies={key: tuple(sorted(value.urns)) for key, value in request.propertyDependencies.items()},
         deleted_with=request.deletedWith or None,
+        replace_with=tuple(sorted(request.replace_with)),
         custom_timeouts={key: value for key, value in timeouts.items() if value},
         is_component=not request.custom,
     )

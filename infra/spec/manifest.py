@@ -15,6 +15,9 @@ MANAGED_BY = LABEL_PREFIX
 PART_OF = "app.kubernetes.io/part-of"
 """Label of every object of the platform's own, with the value `MANAGED_BY`."""
 
+TEAM_LABEL = f"{LABEL_PREFIX}/team"
+"""Label of a team's namespace, and of what belongs to a team."""
+
 RESTRICTED_POD: Mapping[str, Any] = {
     "runAsNonRoot": True,
     "runAsUser": 1000,
@@ -45,7 +48,7 @@ def labels(component: str, *, version: str, team: str | None = None) -> dict[str
         "app.kubernetes.io/managed-by": MANAGED_BY,
         "app.kubernetes.io/version": version,
     }
-    return found if team is None else {**found, f"{LABEL_PREFIX}/team": team}
+    return found if team is None else {**found, TEAM_LABEL: team}
 
 
 def annotated(manifest: Manifest, key: str, value: str) -> Manifest:

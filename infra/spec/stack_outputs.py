@@ -17,6 +17,15 @@ from infra.spec.section import nearest
 _NO_STACK = "no stack named"
 """Pulumi's message for a stack that does not exist (pulumi, cmd/stack, `requireStack`)."""
 
+_REMEDIES: Mapping[str, str] = {
+    "passphrase": "set PULUMI_CONFIG_PASSPHRASE, or PULUMI_CONFIG_PASSPHRASE_FILE, to the passphrase of the stack's `pulumi stack init`",
+    **dict.fromkeys(
+        ("for login", "unable to open state directory", "could not list bucket"),
+        "`pulumi login` where the state is; `make state-bucket ENV=…` prints the command for its bucket",
+    ),
+}
+"""What to do about messages of Pulumi's, by a part of each."""
+
 _WRITE = "write the stack's outputs there: pulumi stack output --json -s ENV > {file}"
 
 
@@ -61,7 +70,10 @@ def ask_pulumi(environment: str, *command: str) -> str:
         name = " ".join(word for word in command if not word.startswith("-"))
         if _NO_STACK in answer.stderr:
             raise NoStackError(f"pulumi {name}: {answer.stderr.strip()}", remedy=_remedy_without_stack(environment))
-        raise PlatformError(f"pulumi {name}: {answer.stderr.strip() or _errors(answer.stdout)}")
+        said = answer.stderr.strip() or _errors(answer.stdout)
+        raise PlatformError(
+            f"pulumi {name}: {said}", remedy=next((_REMEDIES[one] for one in _REMEDIES if one in said), "")
+        )
     return answer.stdout
 
 

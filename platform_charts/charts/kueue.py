@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from infra.spec.cluster_names import MONITORING_NAMESPACE, PLATFORM_PRIORITY, READY_TIMEOUT_MINUTES
-from infra.spec.manifest import Manifest
+from infra.spec.manifest import TEAM_LABEL, Manifest
 from infra.spec.manifest_yaml import write_document
-from infra.spec.node_labels import LABEL_PREFIX
 from platform_charts.charts.image_names import ImageNames
 from platform_charts.container_resources import CONTAINERS
 from platform_charts.placement import SYSTEM_NODES
@@ -46,7 +45,7 @@ def kueue_configuration() -> Manifest:
         "clientConnection": {"qps": 300, "burst": 500},
         # Every job in a team's namespace is queued, even without a queue name, so that none bypasses the quota.
         "manageJobsWithoutQueueName": True,
-        "managedJobsNamespaceSelector": {"matchExpressions": [{"key": f"{LABEL_PREFIX}/team", "operator": "Exists"}]},
+        "managedJobsNamespaceSelector": {"matchExpressions": [{"key": TEAM_LABEL, "operator": "Exists"}]},
         # A job's RayCluster is admitted with its RayJob. Teams create no others; an administrator's is queued like a job.
         "integrations": {"frameworks": ["batch/job", "ray.io/rayjob", "ray.io/raycluster"]},
         # All-or-nothing scheduling: a job whose pods are not all ready is evicted and requeued with a backoff.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -66,6 +66,7 @@ class KubernetesObject(pulumi.CustomResource):
     """
 
     def __init__(self, manifest: Manifest, outputs: DeferredOutputs, opts: pulumi.ResourceOptions) -> None:
+        self.manifest = manifest
         super().__init__(type_token(manifest), logical_name(manifest), outputs.resolve(manifest), opts)
 
 
@@ -75,17 +76,29 @@ class ObjectGroup(pulumi.ComponentResource):
     Objects in a namespace of the group are deleted with it: deleted one by one, a claim would wait for the pods that use it,
     which are deleted with the namespace only.
 
+    An object depends on those that are kept while it exists. An update that deletes both orders them by nothing else: Pulumi reads only
+    the dependencies between what it deletes (pulumi, pkg/resource/deploy/step_generator.go, `ScheduleDeletes`). A claim is replaced with
+    its volume, e.g. of a new file system: Kubernetes keeps the old volume as long as there is the claim.
+
     Args:
         name: logical name of the component.
         manifests: the objects.
         outputs: outputs for their placeholders.
         opts: options of the component.
+        earlier: the objects of the groups before.
     """
 
     def __init__(
-        self, name: str, manifests: Iterable[Manifest], outputs: DeferredOutputs, opts: pulumi.ResourceOptions
+        self,
+        name: str,
+        manifests: Iterable[Manifest],
+        outputs: DeferredOutputs,
+        opts: pulumi.ResourceOptions,
+        *,
+        earlier: Sequence[KubernetesObject] = (),
     ) -> None:
         super().__init__("rtp:kubernetes:Objects", name, None, opts)
+        self.objects: list[KubernetesObject] = []
         previous: list[KubernetesObject] = []
         namespaces: dict[str, KubernetesObject] = {}
         for kind, run in groupby(manifests, key=itemgetter("kind")):
@@ -93,12 +106,38 @@ class ObjectGroup(pulumi.ComponentResource):
             previous = []
             for manifest in run:
                 metadata = manifest["metadata"]
-                own = pulumi.ResourceOptions(deleted_with=namespaces.get(metadata.get("namespace")))
+                kept: list[pulumi.Resource] = [
+                    one for one in (*earlier, *self.objects) if _keeps(manifest, one.manifest)
+                ]
+                own = pulumi.ResourceOptions(
+                    deleted_with=namespaces.get(metadata.get("namespace")),
+                    depends_on=kept,
+                    replace_with=kept if kind == "PersistentVolumeClaim" else None,
+                )
                 child = KubernetesObject(manifest, outputs, pulumi.ResourceOptions.merge(shared, own))
                 previous.append(child)
+                self.objects.append(child)
                 if kind == "Namespace":
                     namespaces[metadata["name"]] = child
         self.register_outputs({})
+
+
+def _keeps(user: Manifest, used: Manifest) -> bool:
+    """Whether Kubernetes or Kueue keeps an object that is being deleted while another one, or what is in it, uses it."""
+    name, spec = used["metadata"]["name"], used.get("spec", {})
+    match user["kind"], used["kind"]:
+        case "Namespace", "PersistentVolume":
+            return bool(spec["claimRef"]["namespace"] == user["metadata"]["name"])
+        case "Namespace", "ClusterQueue":  # a team's
+            return bool(name == user["metadata"]["name"])
+        case "PersistentVolumeClaim", "PersistentVolume":
+            return bool(user["spec"]["volumeName"] == name)
+        case "ClusterQueue", "ResourceFlavor":
+            groups = user["spec"]["resourceGroups"]
+            return any(flavor["name"] == name for group in groups for flavor in group["flavors"])
+        case "ResourceFlavor", "Topology":
+            return bool(user["spec"].get("topologyName") == name)
+    return False
 
 
 def type_token(manifest: Manifest) -> str:

@@ -27,7 +27,7 @@ from infra.spec.settings.addresses import control_plane_cidrs
 from platform_charts.charts.archives import archive_path
 from platform_charts.charts.crds import CRD_GROUPS, CrdSource, not_older
 from platform_charts.charts.installs import ChartInstall, chart_installs
-from platform_charts.install.objects import DeferredOutputs, ObjectGroup
+from platform_charts.install.objects import DeferredOutputs, KubernetesObject, ObjectGroup
 from platform_charts.objects.namespaces import kubernetes_minor
 from platform_charts.objects.phases import ClusterFacts, platform_objects
 from platform_charts.objects.storage import LustreVolume
@@ -69,8 +69,12 @@ def install(platform: Platform, *, crds: CrdSource | None = None) -> None:
     )
     phases = platform_objects(settings, platform.release, _cluster_facts(platform, outputs))
 
+    earlier: list[KubernetesObject] = []
+
     def phase(name: str, *needed: pulumi.Resource) -> ObjectGroup:
-        return ObjectGroup(name, phases[name], outputs, after(*needed))
+        group = ObjectGroup(name, phases[name], outputs, after(*needed), earlier=earlier)
+        earlier.extend(group.objects)
+        return group
 
     previous: list[pulumi.Resource] = [*nodes]
     for name in _BEFORE_CHARTS:

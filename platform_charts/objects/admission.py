@@ -20,7 +20,7 @@ from infra.spec.cluster_names import (
     MONITORING_NAMESPACE,
     SESSION_PREFIX,
 )
-from infra.spec.manifest import Manifest, api_object, labels
+from infra.spec.manifest import TEAM_LABEL, Manifest, api_object, labels
 from infra.spec.names import TEAM_GROUP_PREFIX
 from infra.spec.node_labels import LABEL_PREFIX
 from infra.spec.release import ReleaseManifest
@@ -266,7 +266,7 @@ def _match(
         "resources": list(resources),
         "scope": "Namespaced",
     }
-    teams = {"matchExpressions": [{"key": f"{LABEL_PREFIX}/team", "operator": "Exists"}]}
+    teams = {"matchExpressions": [{"key": TEAM_LABEL, "operator": "Exists"}]}
     where = teams if namespace is None else {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
     return {"resourceRules": [rule], "namespaceSelector": where, "objectSelector": {}, "matchPolicy": "Equivalent"}
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from infra.spec.cluster_names import MONITORING_NAMESPACE
-from infra.spec.manifest import Manifest, api_object, labels
+from infra.spec.manifest import TEAM_LABEL, Manifest, api_object, labels
 from infra.spec.node_labels import LABEL_PREFIX
 from infra.spec.release import ReleaseManifest
 from infra.spec.settings.stack import StackSettings
@@ -21,7 +21,7 @@ WORKER_PORTS = ("metrics",)
 
 _RELABELINGS = (
     ("ray.io/cluster", "ray_io_cluster"),
-    (f"{LABEL_PREFIX}/team", "team"),
+    (TEAM_LABEL, "team"),
     (f"{LABEL_PREFIX}/job", "training_job"),
 )
 """Pod labels and target labels. Ray's dashboards use `ray_io_cluster`; `training_job`, because `job` is Prometheus's own;

@@ -218,7 +218,8 @@ class AwsProvider(provider_pb2_grpc.ResourceProviderServicer):
             new["latestVersion"] = old["latestVersion"] + 1
         if kind == "eks/cluster":
             new["vpcConfig"] = {**old["vpcConfig"], **new["vpcConfig"]}
-        self._wait("update", kind)
+        if self._wait("update", kind):
+            self.outside[request.urn] = _plain(request.news)
         return provider_pb2.UpdateResponse(properties=_struct(new))
 
     def Delete(self, request: Message, context: Context) -> empty_pb2.Empty:  # noqa: N802
@@ -235,7 +236,8 @@ class AwsProvider(provider_pb2_grpc.ResourceProviderServicer):
             self._session.client("eks").delete_cluster(name=request.id)
         if kind == "ecr/repository":
             self._session.client("ecr").delete_repository(repositoryName=request.id, force=True)
-        self._wait("delete", kind)
+        if self._wait("delete", kind):
+            self.outside[request.urn] = None
         return empty_pb2.Empty()
 
     def Invoke(self, request: Message, context: Context) -> provider_pb2.InvokeResponse:  # noqa: N802
@@ -258,11 +260,13 @@ class AwsProvider(provider_pb2_grpc.ResourceProviderServicer):
         if left:
             context.abort(grpc.StatusCode.UNKNOWN, _REFUSALS[call].format(f"{kind} {id_}"))
 
-    def _wait(self, call: Call, kind: str) -> None:
-        """Keep the answer back, if it is held."""
-        if held := self._held.pop((call, kind), None):
+    def _wait(self, call: Call, kind: str) -> bool:
+        """Keep the answer back, if it is held; returns whether it was, so that perhaps nobody hears it."""
+        held = self._held.pop((call, kind), None)
+        if held is not None:
             held.made.set()
             held.answered.wait(_HOLD_SECONDS)
+        return held is not None
 
     def _create_elsewhere(self, kind: str, name: str, tags: dict[str, str]) -> None:
         if kind == "eks/nodeGroup":

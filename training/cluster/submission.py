@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from infra.kube.errors import ApiError
 from infra.spec.errors import RefusedError
-from infra.spec.manifest import Manifest, annotated
+from infra.spec.manifest import TEAM_LABEL, Manifest, annotated
 from infra.spec.node_labels import LABEL_PREFIX
 from training.cluster.state import Observation, state_of
 from training.environment import RUN_ARGUMENTS_VARIABLE, SUBMITTED_VARIABLE
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 _SUBMISSION = f"{LABEL_PREFIX}/submission"
 """Annotation that makes two submissions of one name conflict: each has its own field manager and value, which server-side
 apply refuses. Retrying one submission after a lost response changes nothing."""
-
-_TEAM = f"{LABEL_PREFIX}/team"
 
 
 def submit(api: KubernetesApi, manifests: Sequence[Manifest], *, env: str) -> Manifest:
@@ -77,7 +75,7 @@ def _told(job: Manifest, *, submitted: float, env: str) -> Manifest:
 
 def _arguments(job: Manifest, *, env: str) -> str:
     """What names a job on the command line."""
-    return f"ENV={env} JOB={job['metadata']['name']} TEAM={job['metadata']['labels'][_TEAM]}"
+    return f"ENV={env} JOB={job['metadata']['name']} TEAM={job['metadata']['labels'][TEAM_LABEL]}"
 
 
 def _name_taken(job: Manifest, *, env: str) -> RefusedError:

@@ -20,7 +20,7 @@ from infra.spec.catalog import load_catalog
 from infra.spec.names import stack_tag
 from infra.spec.release import load_release
 from infra.spec.settings import check_account, load_environment
-from infra.spec.stack_outputs import find_pulumi
+from infra.spec.stack_outputs import ask_pulumi, find_pulumi
 from platform_charts.charts.crds import FetchedCharts
 
 
@@ -66,6 +66,8 @@ def ready_case(environment: str) -> Case:
     """
     case = allowed_case(environment)
     if case.state is not None:
+        # Reads the stack's secrets, without whose passphrase or key a preview fails, after everything else.
+        ask_pulumi(environment, "stack")
         check_interrupted(state_of(case.state), environment=environment, stack_tag=stack_tag(case.settings))
     return case
 
@@ -80,4 +82,5 @@ def answer(question: str) -> str:
     try:
         return input(question).strip()
     except EOFError:
+        print_line("")  # what follows does not belong to the question
         return ""

@@ -14,6 +14,7 @@ from infra.lifecycle.commands.recovery import api_of, recover
 from infra.lifecycle.leftovers.ownership import StackName
 from infra.lifecycle.options import DownOptions, LeaksOptions
 from infra.lifecycle.preflight.case import Case
+from infra.lifecycle.repeating import repeating
 from infra.lifecycle.show import print_line
 from infra.lifecycle.stack import pulumi_cli
 from infra.lifecycle.stack.lock import check_unlocked
@@ -43,6 +44,8 @@ from infra.spec.names import cluster_name, database_identifier, stack_tag
 from infra.spec.protection import EnvironmentKind
 from infra.spec.settings import StackSettings
 
+_NAMING_SECONDS = 15.0
+
 
 def down(options: DownOptions) -> int:
     """Empty the cluster, run `pulumi destroy` in an allowed account, and list what is left.
@@ -61,7 +64,7 @@ def down(options: DownOptions) -> int:
         api = _empty(options, case, is_confirmed=is_confirmed or options.yes)
         recover(case, api, is_teardown=True)
         status = Destroying(
-            destroy=lambda: pulumi_cli.run("destroy", environment=options.env, is_confirmed=True),
+            destroy=lambda: _destroy(options.env, api),
             resources=lambda: _resources(options.env),
             clear=lambda: _clear(case),
             obstacles=lambda: _obstacles(api),
@@ -152,6 +155,20 @@ def _delete_contents(env: str, api: KubernetesApi, *, ask: Callable[[], None], w
     ask()
     for delete in (delete_workloads, delete_exposed, delete_claims):
         delete(api, say=print_line, within=within)
+
+
+def _destroy(environment: str, api: KubernetesApi | None) -> int:
+    """Run `pulumi destroy`, and say meanwhile who uses what it deletes: Pulumi waits for ten minutes before it fails."""
+    said = set[str]()
+
+    def name_uses() -> None:
+        for line in uses_of_others(api) if api is not None else ():
+            if line not in said:
+                print_line(f"note: {line}, and so keeps it: delete the first, or let it use another one")
+                said.add(line)
+
+    with repeating(name_uses, seconds=_NAMING_SECONDS):
+        return pulumi_cli.run("destroy", environment=environment, is_confirmed=True)
 
 
 def _clear(case: Case) -> int:

@@ -8,7 +8,7 @@ from infra.kube.api import KubernetesApi
 from infra.kube.stack_connection import connect
 from infra.lifecycle.access.running import StackCluster
 from infra.lifecycle.options import HoldOptions, QueuesOptions
-from infra.lifecycle.rollout.hold import await_empty
+from infra.lifecycle.rollout.hold import await_empty, say_stopped
 from infra.lifecycle.rollout.jobs import running_jobs
 from infra.lifecycle.rollout.queues import HoldMode, hold_queues, release_queues
 from infra.lifecycle.show import print_line
@@ -35,8 +35,10 @@ def hold(options: HoldOptions) -> int:
 
 def release(options: QueuesOptions) -> int:
     """Release the queues that a command holds."""
-    released = release_queues(_cluster(options))
+    api = _cluster(options)
+    released = release_queues(api)
     print_line(f"queues released: {', '.join(released)}" if released else f"no command holds a queue of {options.env}")
+    say_stopped(api, say=print_line)
     return 0
 
 

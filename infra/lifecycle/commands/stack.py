@@ -26,9 +26,9 @@ from infra.lifecycle.preflight import checks
 from infra.lifecycle.preflight.case import Case
 from infra.lifecycle.preflight.database import pending_changes
 from infra.lifecycle.rollout.database import explain_database
-from infra.lifecycle.rollout.jobs import running_jobs
+from infra.lifecycle.rollout.jobs import queued_jobs
 from infra.lifecycle.rollout.plan import CHOICES, Choice, RollPlan, explain, plan_of_update
-from infra.lifecycle.rollout.update import GuardedUpdate
+from infra.lifecycle.rollout.update import GuardedUpdate, jobs_of
 from infra.lifecycle.show import print_line
 from infra.lifecycle.stack import pulumi_cli
 from infra.lifecycle.stack.bring_up import BringUp
@@ -70,8 +70,7 @@ def _explain_database(case: Case, document: Mapping[str, Any]) -> None:
 
 
 def _explain(plan: RollPlan, api: KubernetesApi) -> None:
-    jobs = running_jobs(api, groups=plan.groups, has_progress=True) if plan.rolling else ()
-    for line in explain(plan, jobs):
+    for line in explain(plan, jobs_of(plan, api), queued_jobs(api, plan.teams)):
         print_line(line)
 
 
@@ -168,7 +167,8 @@ def _choice(given: Choice | None) -> Choice:
         if typed == choice:
             return choice
     raise RefusedError(
-        "nothing was changed: jobs run on nodes that roll", remedy="set JOBS=wait, JOBS=drain or JOBS=go"
+        "nothing was changed: jobs run on nodes that roll, or of a team that is removed",
+        remedy="set JOBS=wait, JOBS=drain or JOBS=go",
     )
 
 

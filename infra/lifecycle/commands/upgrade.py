@@ -30,6 +30,7 @@ from infra.spec.errors import ExitStatus, PlatformError, RefusedError, SettingsE
 from infra.spec.outputs import KEPT_RELEASE
 from infra.spec.release import ReleaseManifest
 from infra.spec.section import nearest, validate
+from infra.spec.settings import load_environment
 from infra.spec.stack_outputs import outputs_of_stack
 
 
@@ -40,6 +41,7 @@ def upgrade(options: UpgradeOptions) -> int:
         pulumi's exit status; with `--plan`, 1 if something has to be repaired first.
     """
     _check_options(options)
+    _check_canary(options)
     case = ready_case(options.env)
     _check_target(options, case.release)
     deployed = outputs_of_stack(options.env)
@@ -51,7 +53,7 @@ def upgrade(options: UpgradeOptions) -> int:
         for line in _changes(deployed, case.release):
             print_line(line)
         preview = _preview(options.env, case)
-        canary = _canary(options, preview)
+        canary = options.canary or next(iter(gpu_groups(preview)), None)
         plan = plan_of(preview, canary=canary)
         plan = plan if options.only is None else plan.only(options.only)
         upgraded = _upgraded(case, api)
@@ -162,13 +164,12 @@ def _preview(env: str, case: Case) -> Mapping[str, Any]:
         raise
 
 
-def _canary(options: UpgradeOptions, preview: Mapping[str, Any]) -> str | None:
-    """The GPU group that is updated first: the named one, else the first."""
-    groups = gpu_groups(preview)
+def _check_canary(options: UpgradeOptions) -> None:
+    """Refuse a canary group that the settings do not have, before anything is asked."""
+    groups = [one.name for one in load_environment(options.env).gpu_groups]
     if options.canary is not None and options.canary not in groups:
         known = ", ".join(groups) or "none: the environment has no GPU group"
         raise SettingsError(f"CANARY={options.canary}: unknown GPU group", remedy=f"known groups: {known}")
-    return options.canary or next(iter(groups), None)
 
 
 def _upgraded(case: Case, api: KubernetesApi) -> Upgraded:

@@ -15,7 +15,8 @@ from infra.kube.definitions import apply_crds
 from infra.kube.errors import ApiError
 from infra.lifecycle.drift.difference import Difference, Kind, differing_paths, has_secret
 from infra.lifecycle.stack.state import resources_in
-from infra.spec.manifest import Manifest
+from infra.lifecycle.teardown.deletion import is_deleted, keepers
+from infra.spec.manifest import MANAGED_BY, PART_OF, Manifest
 
 _MANAGER = "drift"
 """Field manager of the dry runs; it never owns anything."""
@@ -45,8 +46,11 @@ def objects_of_state(state: Mapping[str, Any]) -> Mapping[str, Manifest]:
 
 
 def refused_objects(state: Mapping[str, Any], differences: Iterable[Difference]) -> tuple[str, ...]:
-    """URNs of the objects that the API server does not take as the stack made them: a preview or an update would fail at the first."""
-    refused = {one.resource for one in differences if one.kind in {"immutable", "unknown"}}
+    """URNs of the objects that the API server does not take as the stack made them: a preview or an update would fail at the first.
+
+    Nor does it keep what is written to one that is being deleted.
+    """
+    refused = {one.resource for one in differences if one.kind in {"being deleted", "immutable", "unknown"}}
     return tuple(urn for urn, manifest in objects_of_state(state).items() if _name(manifest) in refused)
 
 
@@ -60,6 +64,21 @@ def compare(api: KubernetesApi, manifests: Iterable[Manifest]) -> Iterator[Diffe
         found = _compared(api, _without_annotations(manifest))
         if found is not None:
             yield found
+
+
+def being_deleted(api: KubernetesApi, state: Mapping[str, Any]) -> Iterator[Difference]:
+    """The stack's objects that somebody is deleting, and that something keeps: what an update changes in them goes with them.
+
+    Raises:
+        ApiError: the API server rejects a request.
+        ConnectionLostError: it does not answer.
+    """
+    ours = {_name(one): one for one in objects_of_state(state).values()}
+    for version, kind in sorted({(one["apiVersion"], one["kind"]) for one in ours.values()}):
+        for live in api.items_if_served(version, kind, labels=f"{PART_OF}={MANAGED_BY}"):
+            named = _name({**live, "kind": kind})
+            if is_deleted(live) and named in ours:
+                yield Difference(where="cluster", resource=named, kind="being deleted", paths=keepers(live))
 
 
 def take_back(api: KubernetesApi, differences: Iterable[Difference]) -> Iterator[str]:
@@ -128,6 +147,8 @@ def _compared(api: KubernetesApi, manifest: Manifest) -> Difference | None:
         live, wanted = _read_and_wanted(api, manifest)
         if live is None:
             return differs(kind="deleted")
+        if is_deleted(live):
+            return differs(kind="being deleted", paths=keepers(live))
     except ApiError as error:
         if error.fields and _may_be_created(api, manifest):
             return differs(kind="immutable", paths=error.fields)

@@ -8,10 +8,16 @@ from typing import Any, Literal
 
 from infra.spec.manifest import Manifest
 
-Kind = Literal["changed", "deleted", "immutable", "unknown"]
-"""Somebody changed or deleted it, made it anew with fields that the API server lets nobody change, or it could not be compared."""
+Kind = Literal["changed", "deleted", "being deleted", "immutable", "unknown"]
+"""Somebody changed or deleted it, is deleting it, made it anew with fields that the API server lets nobody change, or it could not be
+compared."""
 
 Where = Literal["account", "cluster"]
+
+_REMEDIES: Mapping[Kind, str] = {
+    "immutable": "; delete that object, then repeat",
+    "being deleted": "; once it is gone, e.g. because its finalizers are removed, FIX=1 makes it again",
+}
 
 _SECRET = "4dabf18193072939515e22adb298388d"  # noqa: S105 - the key by which Pulumi marks a secret
 """Key of an encrypted value in a stack's state (pulumi, sdk/go/common/resource/sig)."""
@@ -28,7 +34,7 @@ class Difference:
         where: `account` or `cluster`.
         resource: what it is, e.g. NetworkPolicy research/default-deny.
         kind: how it differs.
-        paths: the fields that differ, dotted; for `unknown`, why it could not be compared.
+        paths: the fields that differ, dotted; for `unknown`, why it could not be compared; for `being deleted`, the finalizers.
         wanted: the object of the cluster as it should be.
     """
 
@@ -40,8 +46,7 @@ class Difference:
 
     def __str__(self) -> str:
         fields = f": {', '.join(self.paths)}" if self.paths else ""
-        remedy = "; delete that object, then repeat" if self.kind == "immutable" else ""
-        return f"{self.where}: {self.resource} {self.kind}{fields}{remedy}"
+        return f"{self.where}: {self.resource} {self.kind}{fields}{_REMEDIES.get(self.kind, '')}"
 
     def dump(self) -> dict[str, Any]:
         """The difference as JSON types."""

@@ -14,6 +14,7 @@ from infra.kube.aws_errors import aws_refusal
 from infra.lifecycle.access.reach import obstacles
 from infra.lifecycle.account.aws import AWS_ERRORS
 from infra.lifecycle.account.instance_supply import offered_zones, read_quota, zone_ids
+from infra.lifecycle.drift.cluster import being_deleted
 from infra.lifecycle.existing.checks import (
     nothing_on_the_existing_cluster_conflicts,
     the_existing_cluster_fits_the_platform,
@@ -286,6 +287,8 @@ def notes(case: Case) -> Iterator[str]:
             )
     yield from vpc_notes(case.settings, case.existing_vpc)
     yield from single_sign_on_notes(case.settings, case.cluster.api())
+    if (api := case.cluster.api()) is not None:
+        yield from map(str, being_deleted(api, case.state or {}))
     if case.crds_of_cluster is None:
         yield "no cluster yet: its CRDs will be created, not upgraded"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -52,13 +52,18 @@ class RunningJob:
 
 
 def running_jobs(
-    api: KubernetesApi, *, groups: frozenset[str] | None = None, has_progress: bool = False
+    api: KubernetesApi,
+    *,
+    groups: frozenset[str] | None = None,
+    teams: frozenset[str] = frozenset(),
+    has_progress: bool = False,
 ) -> tuple[RunningJob, ...]:
     """The jobs that are admitted or have pods, on nodes of these groups or of any, sorted by team and name.
 
     Args:
         api: the API server, as an administrator.
-        groups: names of node groups; None for all. Jobs with pods that have no node yet are counted in any case.
+        groups: names of node groups; None for all. Jobs with pods that have no node yet are on any of them.
+        teams: names of teams whose jobs are counted in any case.
         has_progress: read the progress of each job from its log.
 
     Raises:
@@ -79,7 +84,23 @@ def running_jobs(
         _running(key, pods[key], group_of, progress=_progress(api, pods[key]) if has_progress else None)
         for key in sorted({*pods, *admitted})
     ]
-    return tuple(one for one in found if groups is None or one.groups & groups or not one.is_placed)
+    return tuple(
+        one
+        for one in found
+        if groups is None or one.namespace in teams or one.groups & groups or (groups and not one.is_placed)
+    )
+
+
+def queued_jobs(api: KubernetesApi, teams: Collection[str]) -> tuple[str, ...]:
+    """Team and name of each job of these teams that waits in a queue, sorted.
+
+    Raises:
+        ApiError: the API server rejects a request.
+        ConnectionLostError: it does not answer.
+    """
+    jobs = api.items_if_served("ray.io/v1", "RayJob") if teams else ()
+    waiting = (one["metadata"] for one in jobs if one["spec"].get("suspend") and not _has_ended(one))
+    return tuple(sorted(f"{one['namespace']}/{one['name']}" for one in waiting if one["namespace"] in teams))
 
 
 def _nodes(api: KubernetesApi) -> list[Manifest]:

@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 
 from infra.lifecycle.rollout.jobs import RunningJob
 from infra.lifecycle.rollout.queues import HoldMode
+from infra.spec.manifest import TEAM_LABEL
 from infra.spec.node_labels import GROUP_LABEL
 
 Effect = Literal["rolls", "is replaced", "is deleted", "may shrink"]
@@ -25,6 +26,7 @@ CHOICES: tuple[Choice, ...] = get_args(Choice)
 
 _NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
 _TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
+_NAMESPACE = "kubernetes:core/v1:Namespace"
 
 _ROLLING = frozenset({"launchTemplate", "releaseVersion", "version"})
 """Inputs whose change replaces the nodes of a group (EKS API, UpdateNodegroupVersion); UpdateNodegroupConfig makes the others."""
@@ -66,10 +68,14 @@ class RollPlan:
     Attributes:
         rolling: the node groups that it takes nodes from, by name.
         kept: names of groups of Capacity Blocks that it passes over (`infra/aws/node_groups.py`), while nodes change.
+        gone: names of the groups that have no nodes any more, also under another name.
+        teams: names of the teams that it removes.
     """
 
     rolling: tuple[RollingGroup, ...]
     kept: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    teams: frozenset[str] = frozenset()
 
     @property
     def groups(self) -> frozenset[str]:
@@ -84,14 +90,18 @@ def plan_of_update(preview: Mapping[str, Any]) -> RollPlan:
         preview: the document of `pulumi preview --json`.
     """
     worst: dict[str, RollingGroup] = {}
-    blocks, templates = set[str](), set[str]()
+    blocks, templates, staying, teams = set[str](), set[str](), set[str](), set[str]()
     for step in preview.get("steps") or ():
+        if _type_of(step) == _NAMESPACE and step["op"] in _DELETIONS and _is_of_team(step):
+            teams.add(_inputs(step, "oldState")["metadata"]["name"])
         if _type_of(step) == _TEMPLATE and step["op"] != "same":
             templates.add(_name_of(step))
         if _type_of(step) != _NODE_GROUP:
             continue
         if step["op"] in _STAYS and _inputs(step, "newState").get("capacityType") == "CAPACITY_BLOCK":
             blocks.add(_group_of(step))
+        if step["op"] not in _DELETIONS:
+            staying.add(_group_of(step, new=True))
         found = _rolling(step)
         if found is not None and _is_worse(found, worst.get(step["urn"])):
             worst[step["urn"]] = found
@@ -99,39 +109,68 @@ def plan_of_update(preview: Mapping[str, Any]) -> RollPlan:
     return RollPlan(
         rolling=tuple(sorted(worst.values(), key=lambda one: (one.group, one.resource))),
         kept=tuple(sorted(blocks if is_rolling else blocks & templates)),
+        gone=tuple(sorted({one.group for one in worst.values() if one.effect == "is deleted"} - staying)),
+        teams=frozenset(teams),
     )
 
 
-def explain(plan: RollPlan, jobs: Sequence[RunningJob]) -> tuple[str, ...]:
-    """Lines that say which groups roll, which jobs are on them, and what each choice does to them.
+def explain(plan: RollPlan, jobs: Sequence[RunningJob], queued: Sequence[str] = ()) -> tuple[str, ...]:
+    """Lines that say which groups roll and which teams go, which jobs are in them, and what each choice does to them.
 
     Args:
         plan: the update.
-        jobs: the jobs on its groups, see `running_jobs`.
+        jobs: the jobs on its groups and of its teams, see `running_jobs`.
+        queued: the jobs of its teams that wait in a queue, see `queued_jobs`.
     """
     lines = list(map(str, plan.rolling))
     lines += [
         f"node group {name} keeps its nodes: EKS updates the group of a Capacity Block only while it is empty"
         for name in plan.kept
     ]
-    if not plan.rolling:
+    if plan.gone:
+        lines.append(
+            f"no queue has {_listed(plan.gone)} after the update: a job that was submitted for it waits for ever. `make stop` it, "
+            "then `make resume` it with GROUP=… of another one"
+        )
+    lines += [
+        f"team {name} is deleted with its jobs, those in the queue too, its sessions, schedules and claims; its files stay on the file "
+        "system, and no job can read them until there is a team of this name again"
+        for name in sorted(plan.teams)
+    ]
+    if queued:
+        lines.append(f"jobs in the queue that are deleted: {', '.join(queued)}")
+    if not plan.rolling and not plan.teams:
         return tuple(lines)
     if not jobs:
-        return (*lines, "no job runs on them")
-    gone = [one for one in plan.rolling if one.effect in {"is deleted", "is replaced"}]
-    refused = (
-        "the nodes of a deleted or replaced group end with the jobs on them"
-        if gone
-        else "EKS waits 15 minutes for a node's jobs, and fails the update if they still run"
-    )
+        return (*lines, "no job runs on them" if plan.rolling else "no job of theirs runs")
     return (
         *lines,
         f"{len(jobs)} job{'s' * (len(jobs) != 1)} on them:",
         *(f"  {one}" for one in jobs),
         "wait:  hold the queues, and update when these jobs have ended",
-        "drain: hold the queues and evict these jobs: each saves, and resumes by itself after the update",
-        f"go:    update now: {refused}",
+        f"drain: hold the queues and evict these jobs: each saves, and resumes by itself after the update{_unless(plan)}",
+        f"go:    update now: {'; '.join(_refused(plan))}",
     )
+
+
+def _unless(plan: RollPlan) -> str:
+    """Which jobs do not resume."""
+    gone = [f"it was submitted for {_listed(plan.gone)}"] if plan.gone else []
+    gone += [f"it is of team {_listed(sorted(plan.teams))}"] if plan.teams else []
+    return f", unless {' or '.join(gone)}" if gone else ""
+
+
+def _refused(plan: RollPlan) -> Iterator[str]:
+    if plan.teams:
+        yield "the jobs of a deleted team end with it"
+    if any(one.effect in {"is deleted", "is replaced"} for one in plan.rolling):
+        yield "the nodes of a deleted or replaced group end with the jobs on them"
+    elif plan.rolling:
+        yield "EKS waits 15 minutes for a node's jobs, and fails the update if they still run"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " or ".join(names)
 
 
 def mode_of(choice: Choice) -> HoldMode | None:
@@ -186,9 +225,14 @@ def _top(path: str) -> str:
     return re.split(r"[.\[]", path, maxsplit=1)[0]
 
 
-def _group_of(step: Mapping[str, Any]) -> str:
+def _is_of_team(step: Mapping[str, Any]) -> bool:
+    return TEAM_LABEL in (_inputs(step, "oldState")["metadata"].get("labels") or {})
+
+
+def _group_of(step: Mapping[str, Any], *, new: bool = False) -> str:
     """Name of a node group in the settings; one that moves to another name takes its nodes from the one that it had."""
-    inputs = _inputs(step, "oldState") or _inputs(step, "newState")
+    states = ("newState", "oldState") if new else ("oldState", "newState")
+    inputs = _inputs(step, states[0]) or _inputs(step, states[1])
     return str((inputs.get("labels") or {}).get(GROUP_LABEL, _name_of(step)))
 
 

@@ -3,12 +3,14 @@
 A hold is one server-side apply by a field manager of its own, of `spec.stopPolicy` and an annotation with the policy before. The
 stack's ClusterQueues do not set the field, so an `up` meanwhile leaves it alone, and the annotation tells a later command that
 the hold is ours, if the command that made it was killed. A second annotation marks the hold of an update, which ends with it or with
-the next one; a hold that a user asked for stays until the user releases it.
+the next one; its value changes for as long as the update runs. A hold that a user asked for stays until the user releases it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Literal
 
 from infra.kube.api import KubernetesApi
@@ -23,7 +25,7 @@ HELD = f"{LABEL_PREFIX}/held"
 """Annotation of a ClusterQueue that a command holds; its value is the stop policy before."""
 
 _BY_UPDATE = f"{LABEL_PREFIX}/held-by-update"
-"""Annotation of a ClusterQueue that an update holds."""
+"""Annotation of a ClusterQueue that an update holds; its value is when the update renewed it last."""
 
 _MANAGER = f"{LABEL_PREFIX}-hold"
 _OURS = f"app.kubernetes.io/managed-by={MANAGED_BY}"
@@ -58,6 +60,66 @@ def hold_queues(api: KubernetesApi, mode: HoldMode, *, by_update: bool = False) 
         _apply(api, queue, policy=mode, before=policy if before is None else before, by_update=is_updates)
         held.append(_name(queue))
     return tuple(held)
+
+
+def renew_holds(api: KubernetesApi) -> None:
+    """Show that the update which holds queues still runs.
+
+    Raises:
+        ApiError: the API server rejects a request.
+        ConnectionLostError: it does not answer.
+    """
+    for queue in _held(api, by_update=True):
+        _apply(api, queue, policy=_policy(queue), before=_held_before(queue), by_update=True)
+
+
+def holds_of_updates(api: KubernetesApi) -> Mapping[str, str]:
+    """The names of the queues that updates hold, and when each was renewed last.
+
+    Raises:
+        ApiError: the API server rejects a request.
+        ConnectionLostError: it does not answer.
+    """
+    return {_name(one): one["metadata"]["annotations"][_BY_UPDATE] for one in _held(api, by_update=True)}
+
+
+def stopped_queues(api: KubernetesApi) -> Mapping[str, str]:
+    """The stop policies of the queues that somebody has stopped by hand, by name.
+
+    Raises:
+        ApiError: the API server rejects a request.
+        ConnectionLostError: it does not answer.
+    """
+    return {_name(one): _policy(one) for one in _queues(api) if _held_before(one) is None and _policy(one) != _OPEN}
+
+
+@contextmanager
+def kept(api: KubernetesApi, *, say: Callable[[str], None]) -> Iterator[None]:
+    """Keep what is stopped stopped while an update changes the queues, and hold new ones if the user holds all others.
+
+    Pulumi's provider takes over the fields that kubectl has set and removes those that the program does not have
+    (pulumi-kubernetes, provider/pkg/await/await.go, `fixCSAFieldManagers`), but not those of our manager.
+
+    Args:
+        api: the API server, as an administrator.
+        say: prints a line.
+
+    Raises:
+        ApiError: the API server rejects a request.
+        ConnectionLostError: it does not answer.
+    """
+    before = _queues(api)
+    for queue in before:
+        if _held_before(queue) is None and _policy(queue) != _OPEN:
+            _apply(api, queue, policy=_policy(queue), before=None)
+    yield
+    if before and all(_held_before(one) is not None and not _is_of_update(one) for one in before):
+        known = set(map(_name, before))
+        new = [one for one in _queues(api) if _name(one) not in known]
+        for queue in new:
+            _apply(api, queue, policy="Hold", before=_policy(queue))
+        if new:
+            say(f"new queues are held like the others: {', '.join(map(_name, new))}")
 
 
 def held_queues(api: KubernetesApi, *, by_update: bool = False) -> tuple[str, ...]:
@@ -103,7 +165,9 @@ def _apply(
     api: KubernetesApi, queue: Manifest, *, policy: str | None, before: str | None, by_update: bool = False
 ) -> None:
     """Apply exactly these fields; those that an earlier apply had and this one lacks are removed, and defaulted."""
-    annotations = None if before is None else {HELD: before, **({_BY_UPDATE: "true"} if by_update else {})}
+    annotations = (
+        None if before is None else {HELD: before, **({_BY_UPDATE: datetime.now(UTC).isoformat()} if by_update else {})}
+    )
     wanted = api_object(KUEUE_API, "ClusterQueue", _name(queue), annotations=annotations)
     if policy is not None:
         wanted["spec"] = {"stopPolicy": policy}

@@ -8,8 +8,9 @@ from typing import Any
 
 from infra.kube.api import KubernetesApi
 from infra.lifecycle.rollout.hold import Say, holding
-from infra.lifecycle.rollout.jobs import running_jobs
-from infra.lifecycle.rollout.plan import Choice, explain, mode_of, plan_of_update
+from infra.lifecycle.rollout.jobs import RunningJob, queued_jobs, running_jobs
+from infra.lifecycle.rollout.plan import Choice, RollPlan, explain, mode_of, plan_of_update
+from infra.lifecycle.rollout.queues import kept
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,15 +45,34 @@ class GuardedUpdate:
             PlatformError: the cluster does not answer.
         """
         plan = plan_of_update(self.preview)
-        jobs = running_jobs(self.api, groups=plan.groups, has_progress=True) if plan.rolling else ()
-        for line in explain(plan, jobs):
+        jobs = jobs_of(plan, self.api)
+        for line in explain(plan, jobs, queued_jobs(self.api, plan.teams)):
             self.say(line)
         if self.confirm is not None:
             self.confirm()
-        if not plan.rolling:
-            return self.pulumi()
+        if not plan.rolling and not jobs:
+            return self._update()
         mode = mode_of(self.choose()) if jobs else "Hold"
         if mode is None:
+            return self._update()
+        with holding(
+            self.api,
+            mode,
+            env=self.environment,
+            say=self.say,
+            seconds=self.seconds,
+            groups=plan.groups,
+            teams=plan.teams,
+        ):
+            return self._update()
+
+    def _update(self) -> int:
+        with kept(self.api, say=self.say):
             return self.pulumi()
-        with holding(self.api, mode, env=self.environment, say=self.say, seconds=self.seconds, groups=plan.groups):
-            return self.pulumi()
+
+
+def jobs_of(plan: RollPlan, api: KubernetesApi) -> tuple[RunningJob, ...]:
+    """The jobs that an update ends, with their progress: those on its node groups, and of the teams that it removes."""
+    if not plan.rolling and not plan.teams:
+        return ()
+    return running_jobs(api, groups=plan.groups, teams=plan.teams, has_progress=True)

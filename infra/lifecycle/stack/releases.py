@@ -44,7 +44,7 @@ class Repair:
     def __str__(self) -> str:
         what = f"Helm release {self.namespace}/{self.name}"
         if self.is_imported:
-            return f"{what} is deployed, and the state lacks it: imported"
+            return f"{what} is installed, and the state lacks it: imported"
         if not self.forgotten:
             return f"{what} is in the state, and Helm has it no more: taken out of the state"
         statuses = ", ".join(sorted({_label(one, "status") for one in self.forgotten}))
@@ -72,7 +72,7 @@ def find_repairs(
     for key in wanted:
         (namespace, name), urn, found = key, in_state.get(key), records.get(key, ())
         if urn is None:
-            yield from _outside_state(namespace, name, found)
+            yield from _outside_state(namespace, name, found, is_teardown=is_teardown)
         elif not found:
             yield Repair(name=name, namespace=namespace, urn=urn)
         elif not is_teardown and (unfinished := _with_status(found, *_PENDING, _UNINSTALLING)):
@@ -94,8 +94,10 @@ def apply_repair(api: KubernetesApi, state: Mapping[str, Any], repair: Repair, *
         ask_pulumi(environment, "refresh", "--target", repair.urn, "--yes", "--skip-preview")
 
 
-def _outside_state(namespace: str, name: str, records: tuple[Manifest, ...]) -> Iterator[Repair]:
-    if _with_status(records, _DEPLOYED):
+def _outside_state(namespace: str, name: str, records: tuple[Manifest, ...], *, is_teardown: bool) -> Iterator[Repair]:
+    if is_teardown and records:
+        yield Repair(name=name, namespace=namespace, is_imported=True)
+    elif _with_status(records, _DEPLOYED):
         pending = _with_status(records, *_PENDING)
         yield Repair(name=name, namespace=namespace, forgotten=pending, is_imported=True)
     elif records:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from infra.policy.tokens import HELM_RELEASE
@@ -61,9 +61,14 @@ class Interrupted(NamedTuple):
     def is_lost(self) -> bool:
         """Whether there may be a resource that the state lacks and an update creates a second time.
 
-        An update adopts objects of the cluster that exist, and repeats what was changed or deleted.
+        An update adopts objects of the cluster that exist.
         """
         return self.operation in {"creating", "importing"} and not self.type.startswith("kubernetes:")
+
+    @property
+    def is_unclear(self) -> bool:
+        """Whether the state has the resource as it was before: an update compares with that, and may find nothing to change."""
+        return self.operation in {"updating", "deleting"}
 
 
 class StackState(NamedTuple):
@@ -125,25 +130,50 @@ def state_of(exported: Mapping[str, Any]) -> StackState:
     )
 
 
-def forget_interrupted(environment: str, exported: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Remove interrupted operations from the state, once nothing is lost with them; returns the state without them.
+def settle_interrupted(environment: str, interrupted: Iterable[Interrupted]) -> Mapping[str, Any]:
+    """Read what became of the resources of interrupted operations, and remove these from the state, once nothing is lost with them.
 
-    A refresh with `--clear-pending-creates` does so as well, and reads every resource of the stack.
+    A refresh with `--clear-pending-creates` does so as well, and reads every resource of the stack. It does not read the chart and the
+    values of a Helm release: that an update compares them is what forgetting the values is for.
 
     Args:
         environment: name of the environment and the stack.
-        exported: its state.
+        interrupted: the operations.
+
+    Returns:
+        the state without them.
 
     Raises:
         PlatformError: pulumi failed, e.g. because the stack is locked; carries its message.
     """
+    unclear = {one.urn: one.type for one in interrupted if one.is_unclear}
+    read = [part for urn, type_ in unclear.items() if type_ != HELM_RELEASE for part in ("--target", urn)]
+    if read:
+        ask_pulumi(environment, "refresh", *read, "--yes", "--skip-preview", "--skip-pending-creates")
+    exported = export_state(environment)
     deployment = {key: value for key, value in exported["deployment"].items() if key != "pending_operations"}
-    left = {**exported, "deployment": deployment}
+    resources = [
+        _without_values(one) if one["type"] == HELM_RELEASE and one["urn"] in unclear else one
+        for one in resources_in(exported)
+    ]
+    left = {**exported, "deployment": {**deployment, "resources": resources}}
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:  # readable by nobody else
         json.dump(left, file)
         file.flush()
         ask_pulumi(environment, "stack", "import", "--file", file.name)
     return left
+
+
+def _without_values(release: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A release whose next update installs the program's values again (pulumi-kubernetes, helm_release.go, `Diff`)."""
+    outputs: Mapping[str, Any] = release.get("outputs") or {}
+    none: Mapping[str, Any] = {"values": {}}
+    inputs_of_provider = {**outputs.get("__inputs", {}), **none}
+    return {
+        **release,
+        "inputs": {**release["inputs"], **none},
+        "outputs": {**outputs, "__inputs": inputs_of_provider},
+    }
 
 
 def check_interrupted(state: StackState, *, environment: str, stack_tag: str) -> None:

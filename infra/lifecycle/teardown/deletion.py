@@ -68,6 +68,12 @@ def finalizers(one: Manifest) -> list[str]:
     return list(one["metadata"].get("finalizers") or ())
 
 
+def keepers(one: Manifest) -> tuple[str, ...]:
+    """What must happen before it is gone; of a namespace, what Kubernetes says about its content too."""
+    conditions = one.get("status", {}).get("conditions") or () if one["kind"] == "Namespace" else ()
+    return (*finalizers(one), *(each["message"] for each in conditions if each["status"] == "True"))
+
+
 def describe(objects: list[Manifest], *, at_most: int = 5) -> str:
     """Kinds and names, e.g. `RayJob research/digits, 3 more`."""
     named = [name_of(one) for one in objects[:at_most]]

@@ -41,6 +41,7 @@ def options_of(resource: Resource) -> Iterator[str]:
     lists: dict[str, Iterable[str]] = {
         "ignore": resource.ignore_changes,
         "replace on": resource.replace_on_changes,
+        "replace with": resource.replace_with,
         "deleted with": filter(None, [resource.deleted_with]),
         "alias": [alias for alias in resource.aliases if not alias.startswith(_SDK_ALIAS)],
         "secret": sorted(resource.secrets),

@@ -45,9 +45,12 @@ def load_environment(environment: str, *, directory: Path = ENVIRONMENTS) -> Sta
     known = environment_names(directory)
     path = directory / f"{environment}.yaml"
     if environment not in known:
+        is_name = environment == Path(environment).stem != ""
         raise SettingsError(
             f"unknown environment {environment!r} ({nearest(environment, known) if known else 'none exist'})",
-            remedy=f"create {path}",
+            remedy=f"create {path}"
+            if is_name
+            else f"name it without folder and ending, as ENV={Path(environment).stem or known[0]}",
         )
     document = read_document(path)
     settings = from_mapping(document.value, file=path.name, places=document.places())

@@ -12,6 +12,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+import yaml
 
 from infra.kube.connection import connect_with
 from tests.engines.pulumi_engine import Engine, engine
@@ -74,6 +75,32 @@ def test_after_a_kill_the_commands_of_the_refusal_save_what_was_created(stack: E
     finished = stack.lifecycle(*UP)
     assert finished.returncode == 0, finished.stdout
     assert created(stack, "eks/cluster") == 1
+
+
+def test_a_node_group_that_aws_deleted_for_a_killed_update_comes_back_with_the_settings_of_before(
+    stack: Engine, tmp_path: Path
+) -> None:
+    """The state still has the group, and the settings too: without a look at AWS there is nothing to change."""
+    assert stack.lifecycle(*UP).returncode == 0
+    [group] = [urn for urn in stack.provider.ids if urn.endswith("$aws:eks/nodeGroup:NodeGroup::a10g")]
+    file = stack.checkout.root / "infra/environments/dev.yaml"
+    before = file.read_text()
+    sections = yaml.safe_load(before)
+    sections["gpu_groups"] = [one for one in sections["gpu_groups"] if one["name"] != "a10g"]
+    for team in sections["teams"]:
+        del team["gpus"]["a10g"]
+    file.write_text(yaml.safe_dump(sections))
+    deletion = stack.provider.hold("eks/nodeGroup", "delete")
+    with stack.started(*UP, output=tmp_path / "output") as up:
+        assert deletion.made.wait(_SECONDS), (tmp_path / "output").read_text()
+        os.killpg(up.pid, signal.SIGKILL)
+        up.wait()
+    deletion.answered.set()
+    stack.pulumi("cancel", "--yes", "--stack", "dev")
+    file.write_text(before)
+    again = stack.lifecycle(*UP)
+    assert again.returncode == 0, again.stdout
+    assert group in stack.provider.ids
 
 
 def _commands(stack: Engine, refusal: str) -> list[list[str]]:

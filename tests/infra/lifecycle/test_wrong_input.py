@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
 
 from infra.lifecycle.cli import main
+from infra.lifecycle.commands.case import answer
 from infra.spec.settings.loading import ENVIRONMENTS
 from tests.infra.aws.graphs import graph
 
@@ -40,6 +42,19 @@ def test_an_unknown_or_no_environment_is_named_before_a_missing_program_or_image
         assert "unknown environment 'prd' (did you mean prod?)" in capsys.readouterr().err
     assert main(["image", "--push"]) == 2
     assert "--push needs the environment" in capsys.readouterr().err
+
+
+def test_an_unknown_canary_group_is_refused_before_aws_or_pulumi_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["upgrade", "--env", "dev", "--canary", "h100"]) == 2
+    assert "CANARY=h100: unknown GPU group\n  remedy: known groups: t4, a10g" in capsys.readouterr().err
+
+
+def test_an_error_after_a_question_that_nobody_answers_has_a_line_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    assert answer("type dev: ") == ""
+    assert capsys.readouterr().out == "type dev: \n"
 
 
 def test_a_file_that_cannot_be_read_or_written_is_named_with_the_reason(

@@ -173,6 +173,15 @@ def test_prod_refuses_what_dev_allows() -> None:
 def test_an_unknown_environment_is_refused_with_the_nearest_one() -> None:
     with pytest.raises(SettingsError, match=r"unknown environment 'stagin' \(did you mean staging\?\)"):
         load_environment("stagin")
+    for name, remedy in (
+        ("stagin", "create "),
+        ("../environments/dev", "name it without folder and ending, as ENV=dev"),
+        ("prod.yaml", "name it without folder and ending, as ENV=prod"),
+        ("", "name it without folder and ending, as ENV=dev"),
+    ):
+        with pytest.raises(SettingsError) as caught:
+            load_environment(name)
+        assert caught.value.remedy.startswith(remedy), name
 
 
 def test_a_malformed_file_or_one_with_another_environments_name_is_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -19,7 +20,7 @@ from platform_charts.charts.crds import CRD_GROUPS, CrdFolder, CrdSource
 from platform_charts.install.objects import type_token
 from platform_charts.install.platform import install
 from platform_charts.objects.queueing import AGGREGATED_ROLES
-from tests.infra.aws.graphs import ENVIRONMENTS, dependencies_of, graph, preview, settings_of
+from tests.infra.aws.graphs import ENVIRONMENTS, dependencies_of, graph, preview, settings_of, varied, with_lustre
 from tests.platform_charts.charts.archives import crd
 from tests.platform_charts.charts.releases import installs_of
 
@@ -179,6 +180,98 @@ def test_the_teams_namespaces_and_kueues_roles_are_deleted_while_queues_and_oper
     # Deleting them one by one would wait for a claim that a running pod uses.
     assert contents != []
     assert {one.deleted_with == namespaces[one.properties["metadata"]["namespace"]].urn for one in contents} == {True}
+
+
+def references(user: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Kinds and names of what an object of the cluster keeps while it exists."""
+    name, spec = user["metadata"]["name"], user.get("spec", {})
+    if user["kind"] == "Namespace":  # of a team
+        yield from (("PersistentVolume", f"{claim}-{name}") for claim in ("runs", "datasets", "lustre"))
+        yield "ClusterQueue", name
+    elif user["kind"] == "PersistentVolumeClaim":
+        yield "PersistentVolume", spec["volumeName"]
+    elif user["kind"] == "ClusterQueue":
+        yield from (("ResourceFlavor", one["name"]) for group in spec["resourceGroups"] for one in group["flavors"])
+    elif user["kind"] == "ResourceFlavor":
+        yield "Topology", spec.get("topologyName", "")
+
+
+def deletions(before: Recording, after: Recording) -> dict[str, int]:
+    """When an update deletes each resource that is gone, by URN: Pulumi looks only at dependencies among these."""
+    left = {one.urn: one for one in before.resources if one.urn not in {two.urn for two in after.resources}}
+    ranks, rank = dict[str, int](), 0
+    while left:
+        free = [
+            urn
+            for urn, one in left.items()
+            if not left.keys() & {*one.dependencies, *filter(None, (one.parent, one.deleted_with))}
+        ]
+        ranks |= dict.fromkeys(free, rank)
+        left = {urn: one for urn, one in left.items() if urn not in ranks}
+        rank -= 1
+    return ranks
+
+
+def test_a_claim_is_replaced_with_its_volume() -> None:
+    """Kubernetes keeps a volume that is being deleted as long as there is its claim."""
+    recording = with_lustre("dev")
+    volumes = {
+        one.properties["metadata"]["name"]: one.urn for one in recording.of_type("kubernetes:core/v1:PersistentVolume")
+    }
+    claims = recording.of_type("kubernetes:core/v1:PersistentVolumeClaim")
+    assert claims != ()
+    assert [one.replace_with for one in claims] == [(volumes[one.properties["spec"]["volumeName"]],) for one in claims]
+
+
+P5 = {
+    "name": "p5",
+    "instance_type": "p5.48xlarge",
+    "min_size": 2,
+    "desired_size": 2,
+    "max_size": 2,
+    "availability_zones": ["us-east-1a"],
+    "capacity": {"kind": "on_demand"},
+    "topology": "network",
+}
+TEAMS = [{"name": "kept", "gpus": {}}, {"name": "gone", "gpus": {}}]
+WHOLE = {"teams": TEAMS, "gpu_groups": [P5]}
+SMALL = {"teams": TEAMS[:1], "gpu_groups": []}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "pairs"),
+    [
+        pytest.param(
+            lambda: varied(WHOLE),
+            lambda: varied(SMALL),
+            {
+                ("Namespace", "PersistentVolume"),
+                ("Namespace", "ClusterQueue"),
+                ("ClusterQueue", "ResourceFlavor"),
+                ("ResourceFlavor", "Topology"),
+            },
+            id="a team and a group",
+        ),
+        pytest.param(
+            lambda: with_lustre("dev"), lambda: varied({}), {("PersistentVolumeClaim", "PersistentVolume")}, id="Lustre"
+        ),
+    ],
+)
+def test_an_update_deletes_no_object_before_one_that_keeps_it(
+    before: Callable[[], Recording], after: Callable[[], Recording], pairs: set[tuple[str, str]]
+) -> None:
+    """Kubernetes and Kueue keep what is used, and Pulumi waits for it before it deletes the user."""
+    recording = before()
+    ranks = deletions(recording, after())
+    gone = [one for one in recording.resources if one.urn in ranks and "metadata" in one.properties]
+    found = [
+        (user, used)
+        for user in gone
+        for used in gone
+        if (used.properties["kind"], used.properties["metadata"]["name"]) in set(references(user.properties))
+    ]
+    assert {(user.properties["kind"], used.properties["kind"]) for user, used in found} >= pairs
+    assert [(user.name, used.name) for user, used in found if ranks[user.urn] > ranks[used.urn]] == []
 
 
 def test_charts_are_installed_atomically_from_the_verified_archive_and_no_placeholder_is_left() -> None:

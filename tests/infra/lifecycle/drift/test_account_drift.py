@@ -199,7 +199,7 @@ def _put_pulumi(folder: Path, *, has_drift: bool, resources: Sequence[Mapping[st
     (folder / "refreshed.json").write_text(json.dumps(document))
     (folder / "state.json").write_text(json.dumps({"deployment": {"resources": resources}}))
     (folder / "pulumi").write_text(
-        f"#!/bin/sh\ncase \"$*\" in *export*) cat {folder}/state.json ;; *output*) echo '{{}}' ;;\n"
+        f"#!/bin/sh\ncase \"$*\" in *export*) cat {folder}/state.json ;; *output*|stack\\ --cwd*) echo '{{}}' ;;\n"
         f'up*) echo "$*" > {folder}/changed ;;\n'
         f'preview*--refresh*) echo "$*" > {folder}/previewed; cat {folder}/refreshed.json ;; *) exit 9 ;; esac\n'
     )

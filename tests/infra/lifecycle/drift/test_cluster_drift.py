@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from infra.lifecycle.drift.cluster import (
+    being_deleted,
     compare,
     objects_of_state,
     rebind_volumes,
@@ -21,7 +22,7 @@ from infra.lifecycle.drift.cluster import (
 from infra.lifecycle.drift.difference import Difference
 from infra.lifecycle.drift.helm import Release, changed_releases, installed_releases, way_back
 from infra.lifecycle.rollout.queues import hold_queues, release_queues
-from infra.spec.manifest import Manifest, api_object
+from infra.spec.manifest import MANAGED_BY, PART_OF, Manifest, api_object
 from tests.engines.kubernetes import Cluster
 from tests.engines.kubernetes_platform import Environment, in_dev
 from tests.platform_charts.charts.archives import crd
@@ -74,6 +75,30 @@ def changed(resource: str, *paths: str) -> Difference:
 
 def config_map(name: str, **data: str) -> Manifest:
     return api_object("v1", "ConfigMap", name, namespace="default", **({"data": data} if data else {}))
+
+
+def test_an_object_that_is_being_deleted_is_named_and_left_out_of_updates(kubernetes_api: Cluster) -> None:
+    """It looks like the stack's until its finalizer is removed, and what is written to it goes with it."""
+    ours = {PART_OF: MANAGED_BY}
+    kept, there = (api_object("v1", "ConfigMap", name, namespace="default", labels=ours) for name in ("kept", "there"))
+    inputs = [
+        {"urn": f"urn:{one['metadata']['name']}", "type": "kubernetes:core/v1:ConfigMap", "inputs": one}
+        for one in (kept, there)
+    ]
+    state = {"deployment": {"resources": inputs}}
+    with kubernetes_api.applied(there):
+        kubernetes_api.create({**kept, "metadata": {**kept["metadata"], "finalizers": ["example.com/kept"]}})
+        kubernetes_api.delete(kept)
+        try:
+            found = Difference(where="cluster", resource="ConfigMap default/kept", kind="being deleted")
+            named = [*being_deleted(kubernetes_api, state), *compare(kubernetes_api, (kept, there))]
+            assert [(one.resource, one.kind, one.paths) for one in named] == [
+                (found.resource, found.kind, ("example.com/kept",))
+            ] * 2
+            assert refused_objects(state, named) == ("urn:kept",)
+        finally:
+            kubernetes_api.patch(kept, {"metadata": {"finalizers": None}})
+        assert [one.kind for one in compare(kubernetes_api, (kept, there))] == ["deleted"]
 
 
 def test_what_others_add_and_what_is_for_pulumi_is_not_compared(kubernetes_api: Cluster) -> None:

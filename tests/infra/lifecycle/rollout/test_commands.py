@@ -52,12 +52,13 @@ SAME = {"steps": [{"urn": "urn:pulumi:dev::p::a:b:C::d", "op": "same"}]}
 
 
 @pytest.mark.parametrize(
-    ("command", "status", "holds"),
+    ("command", "status", "in_use", "holds"),
     [
-        ("up --yes", 0, ["released", "named"]),
-        ("up --yes", 4, ["named"]),
-        ("preview", 0, ["named"]),
-        ("drift", 0, ["named"]),
+        ("up --yes", 0, (), ["released", "named"]),
+        ("up --yes", 0, ("research",), ["named"]),
+        ("up --yes", 4, (), ["named"]),
+        ("preview", 0, (), ["named"]),
+        ("drift", 0, (), ["named"]),
     ],
 )
 def test_what_a_killed_update_held_is_released_by_one_that_is_done_and_named_last_by_every_other_command(
@@ -66,9 +67,10 @@ def test_what_a_killed_update_held_is_released_by_one_that_is_done_and_named_las
     capsys: pytest.CaptureFixture[str],
     command: str,
     status: int,
+    in_use: tuple[str, ...],
     holds: list[str],
 ) -> None:
-    """Also where the stack is up to date; one that fails names the objects at which Pulumi may have ended."""
+    """Also where the stack is up to date, and not what an update holds that runs; one that fails names what Pulumi may have ended at."""
     stack()
     done: list[str] = []
     there = AccountState(endpoint="https://x", missing=())
@@ -77,6 +79,7 @@ def test_what_a_killed_update_held_is_released_by_one_that_is_done_and_named_las
         monkeypatch.setattr(f"infra.lifecycle.{module}.read_account", lambda *_: there)
     monkeypatch.setattr(StackCluster, "api", lambda _: object())
     monkeypatch.setattr(f"{recovery}.find_repairs", lambda *_, **_options: ())
+    monkeypatch.setattr(f"{recovery}.holds_in_use", lambda _: in_use)
     monkeypatch.setattr(f"{recovery}.release_surely", lambda *_, **_options: done.append("released"))
     monkeypatch.setattr(f"{recovery}.say_held", lambda *_, **_options: done.append("named"))
     monkeypatch.setattr(f"{recovery}.compare", lambda *_: [DELETED, KEPT])

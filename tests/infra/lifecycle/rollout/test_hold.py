@@ -11,9 +11,17 @@ import pytest
 from infra.kube.api import KubernetesApi
 from infra.kube.errors import ApiError, ConnectionLostError
 from infra.lifecycle.rollout import hold
-from infra.lifecycle.rollout.hold import await_empty, holding, release_surely
+from infra.lifecycle.rollout.hold import await_empty, holding, holds_in_use, release_surely, say_held
 from infra.lifecycle.rollout.jobs import running_jobs
-from infra.lifecycle.rollout.queues import HELD, held_queues, hold_queues, release_queues
+from infra.lifecycle.rollout.queues import (
+    _MANAGER,
+    HELD,
+    held_queues,
+    hold_queues,
+    kept,
+    release_queues,
+    stopped_queues,
+)
 from infra.spec.cluster_names import KUEUE_API
 from infra.spec.errors import RefusedError
 from infra.spec.manifest import MANAGED_BY, Manifest, api_object
@@ -120,6 +128,57 @@ def test_a_queue_that_a_user_holds_is_the_users_beside_any_update(held: Operated
     assert {policy(held, team) for team in TEAMS} == {"HoldAndDrain"}
     assert release_queues(held.cluster, by_update=True) == ()
     assert held_queues(held.cluster) == TEAMS
+
+
+def test_the_holds_of_an_update_that_runs_differ_from_those_of_one_that_was_killed(
+    held: Operated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another update that ends must not release the first one's queues, nor replace nodes beside it."""
+    monkeypatch.setattr(hold, "_RENEWAL_SECONDS", 1.0)
+    hold_queues(held.cluster, "Hold", by_update=True)
+    assert holds_in_use(held.cluster) == (), "killed"
+    with holding(held.cluster, "Hold", env="dev", say=print, seconds=5):
+        assert set(holds_in_use(held.cluster)) <= set(TEAMS)
+        assert holds_in_use(held.cluster) != ()
+        with (
+            pytest.raises(RefusedError, match="another update of dev, which still runs, holds the queues"),
+            holding(held.cluster, "Hold", env="dev", say=print, seconds=5),
+        ):
+            pytest.fail("beside the first")
+        assert held_queues(held.cluster, by_update=True) == TEAMS
+    assert held_queues(held.cluster) == ()
+
+
+def test_a_queue_that_somebody_has_stopped_stays_so_when_pulumi_takes_over_what_kubectl_has_set(held: Operated) -> None:
+    stopped = queue(held, "research")
+    # As `kubectl patch` does, and then Pulumi's provider, before it applies what the program has.
+    held.cluster.patch(stopped, {"spec": {"stopPolicy": "Hold"}})
+    with kept(held.cluster, say=print):
+        fields = [one for one in queue(held, "research")["metadata"]["managedFields"] if one["operation"] == "Apply"]
+        assert [one["manager"] for one in fields if "f:stopPolicy" in one["fieldsV1"]["f:spec"]] == [_MANAGER]
+    assert stopped_queues(held.cluster) == {"research": "Hold"}
+    assert release_queues(held.cluster) == ()
+    said: list[str] = []
+    say_held(held.cluster, env="dev", say=said.append)
+    assert len(said) == 1
+    assert 'kubectl patch clusterqueue research --type merge -p \'{"spec":{"stopPolicy":"None"}}\'' in said[0]
+    held.cluster.patch(stopped, {"spec": {"stopPolicy": "None"}})
+    assert stopped_queues(held.cluster) == {}
+
+
+def test_a_new_queue_is_held_where_the_user_holds_all_others(held: Operated) -> None:
+    later = queue(held, "research")
+    new = {**later, "metadata": {"name": "later", "labels": later["metadata"]["labels"]}}
+    for name, is_held in (("later-1", False), ("later-2", True)):
+        if is_held:
+            hold_queues(held.cluster, "Hold")
+        with kept(held.cluster, say=print):
+            held.cluster.create({**new, "metadata": {**new["metadata"], "name": name}})
+        try:
+            assert policy(held, name) == ("Hold" if is_held else "None")
+        finally:
+            held.cluster.delete_all([api_object(KUEUE_API, "ClusterQueue", name)], seconds=60)
+    assert release_queues(held.cluster) == TEAMS
 
 
 def test_the_queues_are_released_whatever_ends_the_update(held: Operated) -> None:

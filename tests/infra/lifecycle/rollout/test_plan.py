@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from infra.lifecycle.rollout.jobs import RunningJob
 from infra.lifecycle.rollout.plan import explain, plan_of_update
 from tests.infra.aws.graphs import graph
 
@@ -90,6 +91,34 @@ def test_a_group_of_several_resources_is_named_by_its_nodes_label() -> None:
     assert labels["ray-train-platform/group"] == "a10g"
     assert found.groups == {"a10g"}
     assert str(found.rolling[0]) == "node group a10g, a10g-us-east-1a, rolls (version)"
+
+
+def namespace_step(op: str, name: str) -> dict[str, Any]:
+    """A step on a namespace of dev, as the recorded graph has it."""
+    kind = "kubernetes:core/v1:Namespace"
+    (found,) = [one for one in graph("dev").of_type(kind) if one.properties["metadata"]["name"] == name]
+    return {"op": op, "urn": found.urn, "oldState": {"urn": found.urn, "type": kind, "inputs": found.properties}}
+
+
+def test_teams_that_go_and_groups_that_no_queue_has_any_more_are_named() -> None:
+    removed = plan_of_update({"steps": [namespace_step("delete", "platform"), namespace_step("delete", "mlflow")]})
+    assert (set(removed.teams), set(removed.groups)) == ({"platform"}, set())
+    assert plan_of_update({"steps": [namespace_step("update", "platform")]}).teams == frozenset()
+    renamed = step("create", labels={"ray-train-platform/group": "a10g-new"})
+    assert plan_of_update({"steps": [renamed, step("delete")]}).gone == ("a10g",)
+    assert plan_of_update({"steps": [step("create"), step("delete")]}).gone == (), "of another zone"
+    assert plan_of_update({"steps": [step("update")]}).gone == ()
+
+
+def test_jobs_of_a_team_or_a_group_that_goes_are_not_said_to_resume() -> None:
+    job = RunningJob(namespace="platform", name="one", is_placed=True, groups=frozenset({"a10g"}), gpus=1, since=None)
+    resumes = "drain: hold the queues and evict these jobs: each saves, and resumes by itself after the update"
+    for steps, unless in (
+        ([step("delete")], ", unless it was submitted for a10g"),
+        ([namespace_step("delete", "platform")], ", unless it is of team platform"),
+        ([step("create"), step("delete")], ""),
+    ):
+        assert f"{resumes}{unless}" in explain(plan_of_update({"steps": steps}), [job])
 
 
 def test_an_update_without_steps_rolls_nothing() -> None:

@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 import pytest
 
 from infra.lifecycle.commands import stack
+from infra.lifecycle.rollout import hold
 from infra.lifecycle.rollout.plan import Choice
 from infra.lifecycle.rollout.queues import held_queues, hold_queues, release_queues
 from infra.lifecycle.rollout.update import GuardedUpdate
 from infra.spec.errors import RefusedError
+from tests.engines.kubernetes_jobs import job
 from tests.engines.kubernetes_operators import Operated
 from tests.infra.lifecycle.rollout.test_hold import TEAMS, policy, running
-from tests.infra.lifecycle.rollout.test_plan import UNKNOWN, step
+from tests.infra.lifecycle.rollout.test_plan import UNKNOWN, namespace_step, step
 
 ROLLS = {"steps": [step("update", launchTemplate={"id": "lt-1", "version": UNKNOWN})]}
 CHANGES_TAGS = {"steps": [step("update", tags={"owner": "other@example.com"})]}
@@ -72,6 +74,23 @@ def test_jobs_are_drained_before_their_nodes_roll_and_queued_again(update: Updat
     update.queued.await_state(drained, lambda state: state.stage == "starting", what="admitted again")
 
 
+def test_a_team_is_removed_only_after_a_choice_about_its_jobs_and_others_run_on(
+    update: Update, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("builtins.input", lambda _question: "")
+    running(update.queued, "theirs")
+    waiting = update.queued.submit(job("waits", team="platform", group="a10g", workers=8))
+    update.queued.await_state(waiting, lambda state: state.stage == "queued", what="queued")
+    assert update.run({"steps": [namespace_step("delete", "platform")]}) == 7
+    assert not any("job research/theirs" in line for line in update.said)
+    assert "jobs in the queue that are deleted: platform/waits" in update.said
+    with pytest.raises(RefusedError, match="of a team that is removed"):
+        update.run({"steps": [namespace_step("delete", "research")]}, lambda: stack._choice(None))
+    assert any("job research/theirs" in line for line in update.said)
+    assert update.run({"steps": [namespace_step("delete", "research")]}, lambda: "drain") == 7
+    assert update.policies == [{"None"}, {"HoldAndDrain"}]
+
+
 def test_without_a_choice_nothing_is_changed(update: Update, monkeypatch: pytest.MonkeyPatch) -> None:
     running(update.queued, "undecided")
     monkeypatch.setattr("builtins.input", lambda _question: "")
@@ -83,7 +102,10 @@ def test_without_a_choice_nothing_is_changed(update: Update, monkeypatch: pytest
     assert update.policies == [{"None"}]
 
 
-def test_what_an_update_held_that_was_killed_is_released_after_the_next_one(update: Update) -> None:
+def test_what_an_update_held_that_was_killed_is_released_after_the_next_one(
+    update: Update, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hold, "_RENEWAL_SECONDS", 0.5)
     hold_queues(update.queued.cluster, "Hold", by_update=True)
     assert update.run(ROLLS) == 7
     assert update.policies == [{"Hold"}]

@@ -15,12 +15,14 @@ import pytest
 from infra.lifecycle.cli import main
 from infra.lifecycle.stack import pulumi_cli
 from infra.lifecycle.stack.state import read_state
+from infra.policy.tokens import HELM_RELEASE
 from infra.spec.errors import PlatformError, RefusedError
 from tests.infra.lifecycle.conftest import Stack
 
 GROUP = "urn:pulumi:dev::ray-train-platform::rtp:aws:NodeGroup$aws:eks/nodeGroup:NodeGroup::t4"
 ROUTE = "urn:pulumi:dev::ray-train-platform::rtp:aws:Network$aws:ec2/natGateway:NatGateway::us-east-1a"
 QUEUE = "urn:pulumi:dev::ray-train-platform::rtp:kubernetes:Objects$kubernetes:kueue.x-k8s.io/v1beta2:LocalQueue::q"
+RELEASE = "urn:pulumi:dev::ray-train-platform::rtp:kubernetes:Charts$kubernetes:helm.sh/v3:Release::kueue"
 PARENT = "urn:pulumi:dev::ray-train-platform::rtp:aws:NodeGroup::t4"
 PROVIDER = "urn:pulumi:dev::ray-train-platform::pulumi:providers:aws::aws"
 
@@ -59,15 +61,32 @@ def test_an_interrupted_update(stack: Stack, ran: Callable[[], list[str]], capsy
     assert ran() == []
 
 
-def test_an_update_repeats_what_nothing_is_lost_with(
-    stack: Stack, ran: Callable[[], list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_an_update_reads_what_was_being_changed_and_repeats_what_nothing_is_lost_with(
+    stack: Stack, ran: Callable[[], list[str]], tmp_path: Path
 ) -> None:
-    stack(operations=[pending("creating", QUEUE), pending("updating", GROUP), pending("deleting", GROUP)])
+    """A node group that AWS has deleted or changed meanwhile is not what the state says."""
+    stack(operations=[pending("creating", QUEUE), pending("updating", GROUP), pending("deleting", ROUTE)])
     assert main(["preview", "--env", "dev"]) == 0
     assert main(["up", "--env", "dev", "--yes"]) == 0
-    assert ran() == ["preview", "stack", "up"]
+    assert ran() == ["preview", f"refresh {GROUP} {ROUTE}", "stack", "up"]
     assert "pending_operations" not in json.loads((tmp_path / "imported.json").read_text())["deployment"]
-    assert "updating aws:eks/nodeGroup:NodeGroup t4: " in capsys.readouterr().out
+
+
+def test_what_cannot_be_read_stays_an_interrupted_operation(stack: Stack, ran: Callable[[], list[str]]) -> None:
+    stack(operations=[pending("updating", GROUP)], says="test $1 != refresh")
+    assert main(["up", "--env", "dev", "--yes"]) == 1
+    assert ran() == [f"refresh {GROUP}"]
+
+
+def test_an_interrupted_upgrade_of_a_chart_is_made_again(stack: Stack, tmp_path: Path) -> None:
+    """A refresh does not read a release's values, so the same as before would change nothing."""
+    values = {"values": {"replicas": 1}, "name": "kueue", "namespace": "kueue-system"}
+    release = {"urn": RELEASE, "type": HELM_RELEASE, "inputs": values, "outputs": {"__inputs": values, "status": {}}}
+    stack(operations=[pending("updating", RELEASE)], resources=[release])
+    assert main(["up", "--env", "dev", "--yes"]) == 0
+    (left,) = json.loads((tmp_path / "imported.json").read_text())["deployment"]["resources"]
+    assert (left["inputs"]["values"], left["outputs"]["__inputs"]["values"]) == ({}, {})
+    assert left["inputs"]["name"] == "kueue"
 
 
 def test_of_a_locked_stack_no_operation_is_forgotten(stack: Stack, ran: Callable[[], list[str]]) -> None:
@@ -94,6 +113,21 @@ def test_an_environment_without_a_stack_has_no_state(stack: Stack, tmp_path: Pat
     (tmp_path / "pulumi").write_text("#!/bin/sh\necho 'error: no credentials' >&2; exit 255\n")
     with pytest.raises(PlatformError, match="pulumi stack export: error: no credentials"):
         read_state("dev")
+
+
+def test_what_pulumi_needs_is_asked_for_first_with_a_remedy(
+    stack: Stack, ran: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("infra.lifecycle.commands.stack.checks.check", lambda _: pytest.fail("later"))
+    for said, remedy in (
+        ("passphrase must be set with PULUMI_CONFIG_PASSPHRASE", "set PULUMI_CONFIG_PASSPHRASE"),
+        ("failed to decrypt: incorrect passphrase", "set PULUMI_CONFIG_PASSPHRASE"),
+        ("PULUMI_ACCESS_TOKEN must be set for login during non-interactive CLI sessions", "`pulumi login`"),
+    ):
+        stack(secrets=f"echo 'error: {said}' >&2; exit 255")
+        assert main(["preview", "--env", "dev"]) == 1
+        assert f"{said}\n  remedy: {remedy}" in capsys.readouterr().err
+    assert ran() == []
 
 
 def test_without_a_terminal_pulumi_is_run_only_if_it_asks_nothing(stack: Stack, ran: Callable[[], list[str]]) -> None:

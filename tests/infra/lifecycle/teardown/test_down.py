@@ -213,6 +213,15 @@ def test_an_interrupted_destroy_is_run_again_and_an_interrupted_creation_explain
     assert down.ran() == ["stack", "destroy"]
 
 
+def test_who_uses_what_is_being_destroyed_is_said_once_and_before_pulumi_gives_up(down: Down) -> None:
+    down.patch.setattr(f"{HERE}._NAMING_SECONDS", 0.05)
+    uses = "ClusterQueue theirs uses ResourceFlavor t4"
+    down.patch.setattr(f"{HERE}.uses_of_others", lambda _api: (uses,))
+    down.stack(says="sleep 1; exit 0")
+    assert down("--yes") == 0
+    assert down.said().count(uses) == 1
+
+
 def test_a_destroy_that_gets_further_is_tried_again(down: Down, tmp_path: Path) -> None:
     """As when AWS still counts the interfaces of deleted nodes as users of their security group."""
     tried, emptied = tmp_path / "tried", f"echo '{{\"deployment\": {{}}}}' > {tmp_path}/state.json"
