@@ -36,7 +36,12 @@ from training.recomputation import check_recomputation, recompute_blocks
 from training.run_model import build_run_model
 from training.strategies.build import build_strategy, states_of
 from training.strategies.gradient_hooks import refuse_nonlinear_gradients, refuse_nonlinear_hooks
-from training.strategies.shardable import refuse_changed_weights, refuse_foreign_uses, refuse_scalars
+from training.strategies.shardable import (
+    refuse_changed_weights,
+    refuse_foreign_uses,
+    refuse_mixed_types,
+    refuse_scalars,
+)
 from training.strategies.stages import check_parts
 from training.strategies.strategy import Strategy
 from training.weight_average import WeightAverage
@@ -156,6 +161,7 @@ def _refuse_undistributable(module: nn.Module, context: RankContext, *, inputs: 
     if is_divided:
         refuse_scalars(module, strategy=strategy.name, model=model)
     if not is_one_process and strategy.is_fully_sharded:
+        refuse_mixed_types(module, strategy=strategy.name, model=model)
         refuse_foreign_uses(module, inputs(), strategy=strategy.name, model=model)
     if not is_one_process or shards is not None or settings.may_skip_steps:
         name, world = strategy.name, shards or context.place.world

@@ -33,6 +33,25 @@ def refuse_scalars(module: nn.Module, *, strategy: str, model: str) -> None:
             )
 
 
+def refuse_mixed_types(module: nn.Module, *, strategy: str, model: str) -> None:
+    """Refuse trained weights of several types that would be gathered together: those of a unit, or those outside of all units.
+
+    Raises:
+        SettingsError: names the first two.
+    """
+    names, seen = {id(one): name for name, one in module.named_parameters()}, set[int]()
+    for part in (*units_of(module), module):
+        together = [one for one in part.parameters() if one.requires_grad and id(one) not in seen]
+        seen.update(map(id, together))
+        for one in together:
+            if one.dtype != (first := together[0]).dtype:
+                raise SettingsError(
+                    f"strategy.name={strategy}: {names[id(one)]} of model.name={model} is of {one.dtype}, and {names[id(first)]}, which is "
+                    f"gathered with it, of {first.dtype}",
+                    remedy=f"keep the trained weights of a block, and those outside of blocks, in one type each; {_ALTERNATIVE}",
+                )
+
+
 def refuse_foreign_uses(module: nn.Module, inputs: Tensor, *, strategy: str, model: str) -> None:
     """Refuse a model that uses a weight of a unit while the unit does not compute: it is gathered for that time only.
 

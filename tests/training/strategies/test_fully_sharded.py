@@ -223,6 +223,8 @@ class Blocks(nn.Module):
         if kind == "normed":
             nn.utils.weight_norm(first.inner)
             prune.random_unstructured(self.head, "weight", 0.5)  # type: ignore[no-untyped-call]
+        if kind == "mixed":
+            self.head.weight.data = self.head.weight.double()
         if kind == "scalar":
             first.scale = nn.Parameter(torch.tensor(2.0))
 
@@ -281,6 +283,11 @@ def test_blocks_that_share_weights_are_used_more_than_once_or_compute_weights_tr
     [
         ("foreign", "fsdp2", r"uses blocks\.1\.inner\.weight outside of the block that has it"),
         ("force", "fsdp2", r"computes gradients in forward"),
+        (
+            "mixed",
+            "fsdp2",
+            r"head\.bias of .* is of torch\.float32, and head\.weight, which is gathered with it, of torch\.float64",
+        ),
         ("scalar", "fsdp2", r"blocks\.0\.scale of .* has no dimension"),
         ("scalar", "zero1", r"blocks\.0\.scale of .* has no dimension"),
     ],
