@@ -20,7 +20,7 @@ from training.exposed_communication import when_gradients_are_computed
 from training.flops import FlopCount
 from training.objectives.objective import Objective, check_sums
 from training.precision import Precision
-from training.seeding import Generator, seed_step
+from training.seeding import Own, seed_step
 from training.step_clock import StepClock
 
 Span = tuple[int, int]
@@ -55,7 +55,7 @@ class StepContext:
     sum_over_ranks: SumOverRanks = dist.all_reduce
     flops: FlopCount | None = None
     is_compiled: bool = False
-    generators: tuple[Generator, ...] = ()
+    generators: Own = field(default_factory=dict)
 
     def seed(self, step: int, micro: int, place: int) -> None:
         """Seed the forward pass of a micro-batch, see `seed_step`.

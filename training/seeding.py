@@ -12,11 +12,12 @@ import os
 import random
 import struct
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from itertools import islice
-from types import BuiltinMethodType, CellType, FunctionType, MethodType, ModuleType
+from pathlib import PurePath
+from types import BuiltinMethodType, CellType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,19 @@ from training.user_code import is_user_code
 Generator = np.random.Generator | np.random.RandomState | torch.Generator | random.Random
 """Draws random numbers from a state of its own."""
 
+Own = Mapping[str, Generator]
+"""Generators of user code, by where it keeps them."""
+
+NONE: Own = MappingProxyType({})
+
 _DEPTH, _BREADTH = 10, 10_000
 """How far, and among how many values at a time, the generators of an object are looked for."""
+
+_LARGE = 100
+"""Values of a collection that is looked through again only if their number has changed."""
+
+_PLAIN = (str, bytes, int, float, PurePath, torch.Tensor, np.ndarray, type(None))
+"""What keeps no generator."""
 
 
 def seed_everything(seed: int, *, deterministic: bool) -> None:
@@ -53,7 +65,7 @@ def seed_everything(seed: int, *, deterministic: bool) -> None:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 
-def seed_step(seed: int, step: int, micro: int, rank: int, *, own: Sequence[Generator] = ()) -> None:
+def seed_step(seed: int, step: int, micro: int, rank: int, *, own: Own = NONE) -> None:
     """Seeds every global generator for the forward pass of one micro-batch, in about 7 microseconds, and those of user code.
 
     Args:
@@ -74,10 +86,10 @@ def seed_step(seed: int, step: int, micro: int, rank: int, *, own: Sequence[Gene
     _seed_own(own, mixed)
 
 
-def kept_draws(own: Sequence[Generator] = ()) -> Callable[[], None]:
+def kept_draws(own: Own = NONE) -> Callable[[], None]:
     """What lets the global generators of Python and NumPy, and those of `own`, draw the numbers again that they draw next."""
     python, numpy = random.getstate(), np.random.get_state()
-    states = [(one, _state_of(one)) for one in own]
+    states = [(one, _state_of(one)) for one in own.values()]
 
     def draw_again() -> None:
         random.setstate(python)
@@ -89,7 +101,7 @@ def kept_draws(own: Sequence[Generator] = ()) -> Callable[[], None]:
 
 
 @contextmanager
-def seeded_reading(seed: int, epoch: int, position: int, *, own: Sequence[Generator] = ()) -> Iterator[None]:
+def seeded_reading(seed: int, epoch: int, position: int, *, own: Own = NONE) -> Iterator[None]:
     """Within the block, torch, NumPy and Python draw the numbers of a place in an epoch; afterwards they go on as before it.
 
     Generators of user code draw them as well.
@@ -116,67 +128,99 @@ def seeded_reading(seed: int, epoch: int, position: int, *, own: Sequence[Genera
         draw_again()
 
 
-def generators_of(*owners: object) -> tuple[Generator, ...]:
-    """The generators of random numbers that user code has made.
+def generators_of(*owners: object, sizes: dict[int, int] | None = None) -> dict[str, Generator]:
+    """The generators of random numbers that user code has made, by where it keeps them.
 
     Those that an object keeps, in its attributes or in those of what it keeps, and those in global names of user modules.
 
     Args:
         owners: a dataset's split, a model, an objective.
+        sizes: of large collections in an earlier call with it, by their identities; those of the same size are not looked through again.
     """
-    found: dict[int, Generator] = {}
+    roots = [
+        (f"{module.__name__}.{name}", value, _DEPTH - isinstance(value, dict | list | tuple))
+        for module in _user_modules(len(sys.modules))
+        for name, value in list(vars(module).items())
+        if not name.startswith("__")
+    ]
+    for number, owner in enumerate(owners):
+        parts = owner.modules() if isinstance(owner, torch.nn.Module) else [owner]
+        roots += [(f"{number}.{index}", part, 0) for index, part in enumerate(parts)]
+    found: dict[int, tuple[str, Generator]] = {}
+    for path, one in _reached(roots, sizes):
+        if isinstance(one, Generator):
+            found.setdefault(id(one), (path, one))
+    return dict(found.values())
+
+
+def runs_user_code(owner: object) -> bool:
+    """Whether an object is, or keeps, an object of a class of user code or a function of it, which may make generators."""
+    found = (one for _, one in _reached([("", owner, 0)]))
+    return any(_is_users(one if isinstance(one, FunctionType) else type(one)) for one in found)
+
+
+def _reached(roots: list[tuple[str, object, int]], sizes: dict[int, int] | None = None) -> Iterator[tuple[str, object]]:
+    """What these objects are and keep, each with a name and its depth, in turn."""
     seen: dict[int, int] = {}  # at which depth
-    left: list[tuple[object, int]] = [(one, _DEPTH) for one in _global_generators(len(sys.modules))]
-    for owner in owners:
-        left += [(part, 0) for part in (owner.modules() if isinstance(owner, torch.nn.Module) else [owner])]
-    left.reverse()
+    left = roots[::-1]
     while left:
-        one, depth = left.pop()
+        path, one, depth = left.pop()
         if seen.get(id(one), _DEPTH + 1) <= depth or isinstance(one, type | ModuleType | random.SystemRandom):
             continue
         seen[id(one)] = depth
-        if isinstance(one, Generator):
-            found[id(one)] = one
-        elif depth < _DEPTH:
-            left += [(value, depth + 1) for value in islice(_kept_by(one), _BREADTH)]
-    return tuple(found.values())
+        yield path, one
+        if depth < _DEPTH and not isinstance(one, Generator) and not _is_known(one, sizes):
+            kept = islice(_kept_by(one), _BREADTH)
+            left += [(f"{path}.{name}", value, depth + 1) for name, value in kept if not isinstance(value, _PLAIN)]
 
 
 @lru_cache(maxsize=1)
-def _global_generators(modules: int) -> tuple[Generator, ...]:
-    """Those in names, or collections, of the user modules that are imported by now, whose number is given: a look at all takes 1 ms."""
-    del modules
+def _user_modules(count: int) -> tuple[ModuleType, ...]:
+    """Those that are imported by now, of all whose number is given: a look at all takes 1 ms."""
+    del count
     files = ((module, getattr(module, "__file__", None)) for _, module in sorted(sys.modules.items()))
-    users = [module for module, file in files if isinstance(file, str) and is_user_code(file)]
-    values = [value for module in users for name, value in vars(module).items() if not name.startswith("__")]
-    values += [
-        one for value in values if isinstance(value, dict | list | tuple) for one in islice(_kept_by(value), _BREADTH)
-    ]
-    return tuple(one for one in values if isinstance(one, Generator))
+    return tuple(module for module, file in files if isinstance(file, str) and is_user_code(file))
 
 
-def _kept_by(owner: object) -> Iterable[object]:
+def _is_known(one: object, sizes: dict[int, int] | None) -> bool:
+    if sizes is None or not isinstance(one, dict | list | tuple) or (size := _base(one).__len__(one)) <= _LARGE:
+        return False
+    before, sizes[id(one)] = sizes.get(id(one)), size
+    return bool(before == size)
+
+
+def _base(one: dict[Any, Any] | list[Any] | tuple[Any, ...]) -> Any:  # noqa: ANN401 - a type
+    """The collection that a class of Python is, whose methods run no code of the class."""
+    return next(kind for kind in (dict, list, tuple) if isinstance(one, kind))
+
+
+def _kept_by(owner: object) -> Iterable[tuple[object, object]]:
     """What an object, or a function, may draw from: attributes, also of its class, what it is bound to or closes over, defaults.
 
-    Runs no code of the object: a collection may load what it has when it is asked for it, and an attribute may be computed.
+    Each with a name that another process gives it, too, whatever else was kept before. Runs no code of the object: a collection may load
+    what it has when it is asked for it, and an attribute may be computed.
     """
     if isinstance(owner, dict):
-        return dict.values(owner)
-    if isinstance(owner, list | tuple):
-        return (list if isinstance(owner, list) else tuple).__iter__(owner)  # type: ignore[arg-type]
-    if isinstance(owner, torch.Tensor | np.ndarray | str | bytes | int | float):
+        return ((key if isinstance(key, str | int) else n, value) for n, (key, value) in enumerate(dict.items(owner)))
+    if isinstance(owner, _PLAIN):
         return ()
     if isinstance(owner, partial):
-        return owner.func, *owner.args, *owner.keywords.values()
+        return enumerate((owner.func, *owner.args, *owner.keywords.values()))
     if isinstance(owner, FunctionType):
         cells = (cell.cell_contents for cell in owner.__closure__ or () if cell != CellType())
-        return *cells, *(owner.__defaults__ or ()), *(owner.__kwdefaults__ or {}).values()
-    of_classes = [value for one in type(owner).__mro__ if _is_users(one) for value in vars(one).values()]
-    slots = [_attribute(owner, name) for one in type(owner).__mro__ for name in _slots_of(one)]
-    bound: tuple[object, ...] = ()
-    if isinstance(owner, MethodType | BuiltinMethodType):
-        bound = owner.__self__, getattr(owner, "__func__", None)
-    return *(_attribute(owner, "__dict__") or {}).values(), *slots, *of_classes, *bound
+        return enumerate((*cells, *(owner.__defaults__ or ()), *(owner.__kwdefaults__ or {}).values()))
+    if isinstance(owner, list | tuple):
+        return enumerate(_base(owner).__iter__(owner))
+    of_classes = [
+        (f"{one.__name__}:{name}", value)
+        for one in type(owner).__mro__
+        if _is_users(one)
+        for name, value in vars(one).items()
+    ]
+    slots = [(name, _attribute(owner, name)) for one in type(owner).__mro__ for name in _slots_of(one)]
+    is_bound = isinstance(owner, MethodType | BuiltinMethodType)
+    bound = [(name, getattr(owner, name, None)) for name in ("__self__", "__func__")] if is_bound else []
+    return *(_attribute(owner, "__dict__") or {}).items(), *slots, *of_classes, *bound
 
 
 def _attribute(owner: object, name: str) -> Any:  # noqa: ANN401 - of the object
@@ -186,7 +230,7 @@ def _attribute(owner: object, name: str) -> Any:  # noqa: ANN401 - of the object
         return None
 
 
-def _is_users(one: type) -> bool:
+def _is_users(one: type | FunctionType) -> bool:
     file = getattr(sys.modules.get(one.__module__), "__file__", None)
     return isinstance(file, str) and is_user_code(file)
 
@@ -196,10 +240,10 @@ def _slots_of(one: type) -> tuple[str, ...]:
     return (slots,) if isinstance(slots, str) else tuple(slots)
 
 
-def _seed_own(own: Sequence[Generator], seed: int) -> None:
-    for number, generator in enumerate(own):
+def _seed_own(own: Own, seed: int) -> None:
+    for path, generator in own.items():
         # A hash: they must not draw what the global ones draw, nor another place's.
-        digest = hashlib.blake2b(struct.pack("<2Q", seed % 2**64, number), digest_size=8, person=b"own").digest()
+        digest = hashlib.blake2b(struct.pack("<Q", seed % 2**64) + path.encode(), digest_size=8, person=b"own").digest()
         _seed_generator(generator, int.from_bytes(digest, "little") % 2**63)
 
 

@@ -113,7 +113,7 @@ def test_generators_of_user_code_are_found_where_it_keeps_them_and_draw_streams_
     keeper = Keeper()
     found = generators_of(keeper)
     expected = [OF_THE_MODULE["here"], Keeper.shared, keeper.slot, *keeper.many, keeper.deep["a"][0]["b"][0]["c"]]
-    assert {id(one) for one in expected} <= {id(one) for one in found}
+    assert {id(one) for one in expected} <= {id(one) for one in found.values()}
 
     def drawn() -> list[float]:
         seed_step(1, 2, 3, 4, own=found)
@@ -140,7 +140,7 @@ LOADING = Loading()
 
 def test_the_search_for_generators_runs_no_code_of_what_it_looks_at() -> None:
     generator = torch.Generator()
-    assert generator in generators_of({"one": Loading(kept=[generator])})
+    assert generator in generators_of({"one": Loading(kept=[generator])}).values()
 
 
 def test_operations_get_the_threads_that_were_configured() -> None:

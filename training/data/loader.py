@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -20,12 +19,12 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from training.data.forking import StartedForkContext
 from training.data.order import BatchPlan, uniforms
-from training.data.reading import Check, read_samples
+from training.data.own_draws import SeededReader
+from training.data.reading import Check
 from training.data.sample_order import sample_order
 from training.data.transfer import CudaCopies, one_ahead
 from training.data.types import Batch, Split
 from training.errors import LoaderProcessError, PlatformError
-from training.seeding import Generator, generators_of, seeded_reading
 
 MINIMUM_ROWS = 2
 """Minimum rows of a training batch: batch norm over features raises for a single row in training mode."""
@@ -233,18 +232,13 @@ class StepReader:
     ) -> None:
         """Reads nothing yet; the arguments are those of `TrainLoader`."""
         self._split = split
-        self._check = check
+        self._read_samples = SeededReader(split, check=check)
         self._plan = plan
         self._seed = seed
         self._rank = rank
         self._draws = split.draws if augment else 0
         self._equal_rows = equal_rows
         self._order: tuple[int, NDArray[np.int64]] | None = None
-
-    @cached_property
-    def _generators(self) -> tuple[Generator, ...]:
-        """Found in the process that reads: a copy of a global generator is not the one that `read` uses."""
-        return generators_of(self._split)
 
     def __call__(self, request: tuple[int, int]) -> list[Batch]:
         """The micro-batches of a step.
@@ -271,8 +265,8 @@ class StepReader:
     def _read(self, epoch: int, share: Share) -> Batch:
         draws = self._draws
         drawn = uniforms(seed=self._seed, epoch=epoch, positions=share.rows, draws=draws) if draws else None
-        with seeded_reading(self._seed, epoch, share.rows.start, own=self._generators):
-            inputs, targets = read_samples(self._split, share.ids, drawn, check=self._check)
+        position = share.rows.start
+        inputs, targets = self._read_samples(share.ids, drawn, position=position, seed=self._seed, epoch=epoch)
         return Batch(inputs=inputs, targets=targets, ids=share.ids[: share.count], count=share.count)
 
     def _epoch_order(self, epoch: int) -> NDArray[np.int64]:
@@ -285,17 +279,11 @@ class _RangeReader:
     """Reads the samples of a request, a range of ids."""
 
     def __init__(self, split: Split, check: Check | None) -> None:
-        self._split = split
-        self._check = check
-
-    @cached_property
-    def _generators(self) -> tuple[Generator, ...]:
-        return generators_of(self._split)
+        self._read_samples = SeededReader(split, check=check)
 
     def __call__(self, request: range) -> Batch:
         ids = np.arange(request.start, request.stop)
-        with seeded_reading(0, 0, request.start, own=self._generators):
-            inputs, targets = read_samples(self._split, ids, check=self._check)
+        inputs, targets = self._read_samples(ids, position=request.start)
         return Batch(inputs=inputs, targets=targets, ids=ids, count=len(ids))
 
 

@@ -19,6 +19,7 @@ from training.checkpoint.store import FOLDER, CheckpointStore, local_store
 from training.compute import compile_steps
 from training.config.schema import TrainingSettings
 from training.data.order import BatchPlan
+from training.data.own_draws import check_own_draws
 from training.data.reading import read_samples
 from training.data.types import DataBundle, SampleSpec
 from training.factories import is_import_path
@@ -190,6 +191,8 @@ def _build_objective(context: RankContext, bundle: DataBundle) -> Objective:
     objective = build_objective(context.settings.objective, bundle.spec)
     check_metrics(objective)
     check_first_samples(bundle, objective)
+    if is_import_path(context.settings.data.dataset):
+        check_own_draws(bundle, is_augmented=context.settings.data.augment)
     return objective
 
 

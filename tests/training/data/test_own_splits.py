@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import cast
 
 import numpy as np
@@ -14,6 +15,8 @@ from torch import Tensor
 from tests.training.data.ids import IdSplit
 from training.data.loader import EvalLoader, TrainLoader
 from training.data.order import BatchPlan
+from training.data.own_draws import check_own_draws
+from training.data.types import DataBundle, SampleSpec
 from training.errors import DataError, SettingsError
 
 
@@ -131,6 +134,89 @@ def test_generators_of_a_dataset_s_own_draw_numbers_of_the_place_too() -> None:
     assert all(map(torch.equal, first[1:], drawn(start=1)))
     seen = torch.stack([*first, *drawn(seed=2)])
     assert all(len(set(column)) == len(column) for column in seen.T.tolist())
+
+
+LATER: dict[int, random.Random] = {}
+
+
+class LateGenerators(DrawingSplit):
+    """Makes its generators as it reads: one, one for each sample, in nested objects, or those of its module."""
+
+    def __init__(self, size: int, kind: str) -> None:
+        super().__init__(size)
+        self.kind, self.one, self.inner = kind, None, None
+        self.by_sample: dict[int, np.random.Generator] = {}
+        self.by_name: dict[str, object] = {}
+        LATER.clear()
+
+    def read(self, ids: NDArray[np.int64], uniforms: NDArray[np.float64] | None = None) -> tuple[Tensor, Tensor]:
+        assert uniforms is None
+        return torch.tensor([self.drawn(int(one)) for one in ids]), torch.from_numpy(ids)
+
+    def drawn(self, sample: int) -> float:
+        if self.kind == "one":
+            self.one = self.one or np.random.default_rng(3)  # type: ignore[assignment]
+            return float(self.one.random())  # type: ignore[attr-defined]
+        if self.kind == "sample":
+            return float(self.by_sample.setdefault(sample, np.random.default_rng(sample)).random())
+        if self.kind == "nested":
+            self.inner = self.inner or LateGenerators(1, "sample")  # type: ignore[assignment]
+            return self.inner.drawn(sample)  # type: ignore[attr-defined, no-any-return]
+        return LATER.setdefault(sample, random.Random(sample)).random()
+
+
+@pytest.mark.parametrize("kind", ["one", "sample", "nested", "module"])
+def test_generators_that_a_dataset_makes_as_it_reads_draw_numbers_of_the_place_too(kind: str) -> None:
+    plan = BatchPlan(size=400, global_batch=80, world=1)
+
+    def drawn(start: int = 0, loader_workers: int = 0, seed: int = 1, epoch: int = 0) -> list[Tensor]:
+        split = LateGenerators(400, kind)
+        loader = TrainLoader(split, plan=plan, seed=seed, rank=0, loader_workers=loader_workers)
+        return [batch.inputs for at in range(epoch + 1) for step in loader.epoch(at, start) for batch in step]
+
+    first = drawn(epoch=1)
+    assert all(map(torch.equal, first, drawn(loader_workers=2, epoch=1)))
+    assert all(map(torch.equal, first[1:5], drawn(start=1)))
+    assert len(set(torch.cat([*first, *drawn(seed=2)]).tolist())) == 3 * 400
+
+
+class Fresh(LateGenerators):
+    """Reads other values each time: it draws from the operating system, counts, or has more generators than are looked for."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(12_000, kind)
+        self.calls = 0
+        self.many = [random.Random(one) for one in range(12_000 if kind == "many" else 0)]
+        self.kept: list[object] = []
+
+    def drawn(self, sample: int) -> float:
+        self.calls += 1
+        if self.kind == "kept":
+            self.kept.append(np.random.default_rng())
+        values: dict[str, Callable[[], float]] = {
+            "system": np.random.default_rng().random,
+            "counts": lambda: float(self.calls),
+        }
+        if self.kind == "many":
+            return self.many[sample].random()
+        return values.get(self.kind, lambda: 0.0)()
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("system", "train split of dataset own: the inputs of samples 0 to 15 are others"),
+        ("counts", "train split of dataset own: the inputs of samples 0 to 15 are others"),
+        ("many", "train split of dataset own: the inputs of samples 11984 to 11999 are others"),
+        ("kept", "has made and kept new generators"),
+    ],
+)
+def test_a_dataset_whose_numbers_cannot_be_drawn_again_is_refused(kind: str, said: str) -> None:
+    split = Fresh(kind)
+    spec = SampleSpec(shape=(), outputs=1)
+    bundle = DataBundle(name="own", spec=spec, train=split, validation=split, test=split, fingerprint="")
+    with pytest.raises(SettingsError, match=said):
+        check_own_draws(bundle, is_augmented=True)
 
 
 class OneBuffer(IdSplit):
