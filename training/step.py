@@ -8,6 +8,7 @@ computed is the strategy's matter (`training.passes`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -112,7 +113,7 @@ class StepRunner:
             is_compiled=is_compiled,
             generators=generators_of(strategy.module, objective),
         )
-        self._frozen = [(name, one) for name, one in strategy.module.named_parameters() if not one.requires_grad]
+        self._weights = _weights_of(strategy.module)
         self._passes = strategy.passes(self._context)
         self._buffers = LiveBuffers(strategy.module) if keeps_buffers else None
         self._kept: dict[str, Tensor] = {}
@@ -131,9 +132,10 @@ class StepRunner:
             done = self._passes.run(step, micro_batches, total=total)
         except BaseException:
             self._restore_buffers()  # for what is kept of the step before
+            _check_weights(self._weights)  # which may be why
             raise
         check_reach(self._context.objective, has_gradients=self.strategy.has_gradients)
-        _check_frozen(self._frozen)
+        _check_weights(self._weights)
         norm, applied = self.strategy.update(self.precision, self._clip_norm)
         if not applied:
             self._restore_buffers()
@@ -191,15 +193,49 @@ class StepRunner:
         return own, torch.where(total > 0, total, 1.0).float()
 
 
-def _check_frozen(frozen: list[tuple[str, nn.Parameter]]) -> None:
-    """Check that weights without a gradient at the start have none now: the optimizer does not have them.
+@dataclass(frozen=True, kw_only=True)
+class _Weight:
+    """A parameter as the optimizer knows it, and where the model has it."""
+
+    name: str
+    parameter: nn.Parameter
+    is_trainable: bool
+    kept_in: Mapping[str, object]
+    key: str
+
+
+def _weights_of(module: nn.Module) -> list[_Weight]:
+    return [
+        _Weight(
+            name=f"{path}.{key}".lstrip("."),
+            parameter=one,
+            is_trainable=one.requires_grad,
+            kept_in=part._parameters,  # noqa: SLF001 - reading an attribute of a module takes ten times as long
+            key=key,
+        )
+        for path, part in module.named_modules()
+        for key, one in part.named_parameters(recurse=False)
+    ]
+
+
+def _check_weights(weights: list[_Weight]) -> None:
+    """Check that the model has the parameters of the start, and that those without a gradient then have none now.
+
+    The optimizer does not have others.
 
     Raises:
-        SettingsError: the model has unfrozen one.
+        SettingsError: the model has replaced or unfrozen one.
     """
-    if (name := next((name for name, one in frozen if one.requires_grad), None)) is not None:
-        raise SettingsError(
-            f"model.name: {name} was frozen (requires_grad=False) when the model was built and is not any more; the optimizer has the "
-            "weights that were trainable at the start, and would never change it",
-            remedy="build the model with the weight trainable, and compute its part under torch.no_grad() until it is to change",
-        )
+    for weight in weights:
+        if weight.kept_in.get(weight.key) is not weight.parameter:
+            raise SettingsError(
+                f"model.name: {weight.name} is not the parameter any more that it was when the model was built; the optimizer has that "
+                "one, and would never change another",
+                remedy="change it in place, under torch.no_grad(), or compute what is used instead in forward()",
+            )
+        if weight.parameter.requires_grad and not weight.is_trainable:
+            raise SettingsError(
+                f"model.name: {weight.name} was frozen (requires_grad=False) when the model was built and is not any more; the optimizer "
+                "has the weights that were trainable at the start, and would never change it",
+                remedy="build the model with the weight trainable, and compute its part under torch.no_grad() until it is to change",
+            )

@@ -236,6 +236,16 @@ def test_a_weight_that_is_unfrozen_during_training_is_refused_before_a_step_with
     assert torch.equal(weights(model), before)
 
 
+def test_a_weight_that_is_replaced_during_training_is_refused_before_a_step_without_it() -> None:
+    model = Unfreezing()
+    runner = runner_of(Recording(model))
+    runner.run(1, [batch(0, 2)], global_count=2)
+    model.weight = nn.Parameter(model.weight.detach() * 2)
+    for rows in (2, 0):  # a step that fails, perhaps for that reason
+        with pytest.raises(SettingsError, match=r"model\.name: weight is not the parameter any more"):
+            runner.run(2, [batch(0, rows)], global_count=2)
+
+
 def test_the_forward_pass_runs_in_the_format_of_the_precision_and_the_loss_in_float32() -> None:
     model = Spy()
     runner = runner_of(Recording(model), precision=PrecisionSettings(mode="bf16"))

@@ -73,11 +73,12 @@ def prepare_own_model(module: nn.Module, settings: ModelSettings, spec: SampleSp
         spec: the samples that it was built for.
 
     Raises:
-        SettingsError: there is no tensor among the outputs; or a part of the state cannot be saved or restored: a parameter that shares a
-            part of its memory with another, one that is no tensor, or one that training makes.
+        SettingsError: it is scripted, replaces a parameter, or there is no tensor among the outputs; or a part of the state cannot be saved
+            or restored: a parameter that shares a part of its memory with another, one that is no tensor, or one that training makes.
     """
     if not is_import_path(settings.name):
         return
+    _refuse_scripted(module, settings.name)
     selects = SelectedOutput(settings)
     module.register_forward_hook(selects)
     _refuse_complex(module, settings.name)
@@ -89,9 +90,11 @@ def prepare_own_model(module: nn.Module, settings: ModelSettings, spec: SampleSp
     state = _shapes(module, settings.name)
     trial = trial_copy(module)
     if trial is not None:  # whose state may depend on the first batch, which zeros are not
+        weights = dict(trial.named_parameters())
         for mode in (False, True):
             trial.train(mode)  # which a user's own may not return
             _run(trial, spec)
+        _refuse_replaced(trial, weights, settings.name)
         if not any(isinstance(one, SelectedOutput) for one in trial._forward_hooks.values()):  # noqa: SLF001 - see `_remove`
             _remove(selects, module)
         if made := sorted(set(_shapes(trial, settings.name).items()) ^ set(state.items())):
@@ -102,6 +105,24 @@ def prepare_own_model(module: nn.Module, settings: ModelSettings, spec: SampleSp
                 "register it in __init__, with its final shape",
             )
     module.train()
+
+
+def _refuse_replaced(trial: nn.Module, weights: Mapping[str, nn.Parameter], model: str) -> None:
+    for name, one in trial.named_parameters():
+        if weights.get(name, one) is not one:
+            raise SettingsError(
+                f"model.name={model} replaces its parameter {name} in train() or forward(), and the optimizer would have the old one",
+                remedy="change it in place, under torch.no_grad(), or compute what is used instead of it in forward()",
+            )
+
+
+def _refuse_scripted(module: nn.Module, model: str) -> None:
+    for name, part in module.named_modules():
+        if isinstance(part, torch.jit.ScriptModule):
+            raise SettingsError(
+                f"{f'{name} of ' if name else ''}model.name={model} is a torch.jit.ScriptModule, which cannot be distributed",
+                remedy="use the nn.Module that it was made of; compute.compile=default compiles it",
+            )
 
 
 def _refuse_complex(module: nn.Module, model: str) -> None:

@@ -7,7 +7,6 @@ their gradients go from stage to stage with every micro-batch; after the last on
 
 from __future__ import annotations
 
-import copy
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
@@ -20,6 +19,7 @@ from training.checkpoint.state import ModelState, OptimizerState
 from training.checkpoint.stateful import Stateful
 from training.config.schema import StrategySettings
 from training.errors import SettingsError
+from training.models.trial_copy import copied
 from training.passes import Passes, StepContext
 from training.precision import Precision
 from training.strategies.buffers import FromBuffersOfRank0, copy_from_rank_0
@@ -159,7 +159,7 @@ class Pipeline:
                 )
             elif self._rank == owner:
                 dist.send(own[name].detach().contiguous(), group=self._pipeline, group_dst=0)
-        return copy.deepcopy(self._skeleton, values) if self._rank == 0 else self.module
+        return copied(self._skeleton, values) if self._rank == 0 else self.module
 
     def states(self) -> dict[str, Stateful]:
         """The state of this rank's stages and of their optimizer, under the whole model's names."""

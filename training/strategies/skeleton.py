@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import copy
-
 import torch
 from torch import nn
 
 from training.checkpoint.sharding import NamedTensors
-from training.models.trial_copy import computed_in
+from training.models.trial_copy import computed_in, copied
 
 
 def skeleton_of(module: nn.Module) -> nn.Module:
@@ -16,7 +14,7 @@ def skeleton_of(module: nn.Module) -> nn.Module:
     bare = {id(value): nn.Parameter(value.to("meta"), value.requires_grad) for value in module.parameters()}
     buffers = {id(value): value.to("meta") for value in module.buffers()}
     computed = {id(value): value.detach().to("meta") for value in computed_in(module)}
-    return copy.deepcopy(module, {**bare, **buffers, **computed})
+    return copied(module, {**bare, **buffers, **computed})
 
 
 def assembled(skeleton: nn.Module, state: NamedTensors, *, live: nn.Module) -> nn.Module:
@@ -32,9 +30,9 @@ def assembled(skeleton: nn.Module, state: NamedTensors, *, live: nn.Module) -> n
         id(one): nn.Parameter(torch.empty_like(one, device="cpu"), one.requires_grad) for one in skeleton.parameters()
     }
     buffers = {id(one): torch.empty_like(one, device="cpu") for one in skeleton.buffers()}
-    copied = copy.deepcopy(skeleton, {**bare, **buffers})
-    copied.load_state_dict(state)
+    made = copied(skeleton, {**bare, **buffers})
+    made.load_state_dict(state)
     for name, value in live.named_buffers():
         if name not in state:
-            copied.get_buffer(name).copy_(value)
-    return copied
+            made.get_buffer(name).copy_(value)
+    return made

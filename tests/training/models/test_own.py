@@ -18,6 +18,8 @@ from training.data.types import SampleSpec
 from training.errors import SettingsError
 from training.export import save_safetensors
 from training.models.own import prepare_own_model
+from training.models.trial_copy import copy_of
+from training.strategies.skeleton import skeleton_of
 
 SPEC = SampleSpec(shape=(3,), outputs=2)
 
@@ -229,3 +231,67 @@ def _save_biases_only(module: nn.Module) -> None:
             del state[name]
 
     module.register_state_dict_post_hook(keep_biases)  # type: ignore[no-untyped-call]
+
+
+class Replacing(nn.Module):
+    """Has another parameter after the call of a method."""
+
+    def __init__(self, method: str) -> None:
+        super().__init__()
+        self.layer, self.method = nn.Linear(3, 2), method
+
+    def train(self, mode: bool = True) -> Replacing:  # noqa: FBT001 - as of nn.Module
+        if self.method == "train" and mode:
+            self.layer.weight = nn.Parameter(self.layer.weight.detach() * 2)
+        return super().train(mode)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        if self.method == "forward":
+            self.layer.weight = nn.Parameter(self.layer.weight.detach() * 2)
+        outputs: Tensor = self.layer(inputs)
+        return outputs
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (Replacing("train"), r"replaces its parameter layer\.weight"),
+        (Replacing("forward"), r"replaces its parameter layer\.weight"),
+        (
+            nn.Sequential(torch.jit.script(nn.Linear(3, 2))),
+            r"^0 of model\.name=own:model is a torch\.jit\.ScriptModule",
+        ),
+    ],
+    ids=["train", "forward", "scripted"],
+)
+def test_a_model_that_replaces_its_weights_or_is_scripted_is_refused(model: nn.Module, said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        prepare_own_model(model, ModelSettings(name="own:model"), SPEC)
+
+
+class Uncopyable(nn.Module):
+    """Keeps what cannot be copied, in attributes and in what they keep."""
+
+    def __init__(self, fails: object = None) -> None:
+        super().__init__()
+        self.layer, self.empty = nn.Linear(3, 2), torch.ones(1)
+        self.lock, self.module = threading.Lock(), threading
+        self.kept = {"condition": [threading.Condition()], "numbers": (one for one in range(3)), "own": [0]}
+        self.fails = fails
+
+    def __getstate__(self) -> dict[str, object]:
+        if self.fails is not None:
+            raise ValueError(self.fails)
+        return self.__dict__
+
+
+def test_a_copy_of_a_model_shares_what_cannot_be_copied() -> None:
+    model = Uncopyable()
+    for other in (copy_of(model), skeleton_of(model)):
+        assert isinstance(other, Uncopyable)
+        assert (other.lock, other.module) == (model.lock, threading)
+        assert other.kept["numbers"] is model.kept["numbers"]
+        assert other.kept["own"] is not model.kept["own"]
+        assert other.layer.weight is not model.layer.weight
+    with pytest.raises(SettingsError, match=r"the model cannot be copied \(copy\.deepcopy\): .*what fails"):
+        skeleton_of(Uncopyable("what fails"))
