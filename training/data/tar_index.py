@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from training.data.files import IMAGE_SUFFIXES
 
-_FORMAT = 2
+_FORMAT = 3
 """Version of the index. One of another version is made anew."""
 
 _IMAGES = frozenset(suffix.removeprefix(".") for suffix in IMAGE_SUFFIXES)
@@ -124,6 +124,8 @@ def _scan(shard: Path, target: str) -> ShardIndex:
                             raise ShardError(f"sample {key} has two images")
                         sample.image = place
                     elif suffix == member:
+                        if sample.label is not None:
+                            raise ShardError(f"sample {key} has two members .{member}")
                         file.seek(place[0])
                         sample.label = _label(file.read(place[1]), entry.name, field)
                 archive.members = []  # type: ignore[attr-defined] # else it holds every header; not in typeshed
@@ -165,7 +167,7 @@ def _key(name: str) -> tuple[str, str]:
 def _label(content: bytes, name: str, field: str) -> int | str:
     """The class in a member: a number or a name, in plain text or as a field of a JSON object."""
     try:
-        value: Any = json.loads(content)[field] if field else content.decode().strip()
+        value: Any = json.loads(content)[field] if field else content.decode("utf-8-sig").strip()
     except (ValueError, KeyError, TypeError) as error:
         raise ShardError(
             f"{name} has no field {field} of a JSON object" if field else f"{name} is not UTF-8"

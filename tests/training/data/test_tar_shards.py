@@ -201,6 +201,7 @@ def test_samples_that_are_not_whole_are_refused(tmp_path: Path) -> None:
         ({"a.png": image(1)}, "0.tar: no member .cls in sample a\n"),
         ({"a.cls": b"1"}, "0.tar: no image (avif, bmp, "),
         ({"a.png": image(1), "a.jpg": image(1), "a.cls": b"1"}, "sample a has two images"),
+        ({"a.png": image(1), "a.cls": b"1", "a.CLS": b"2"}, "sample a has two members .cls"),
         ({"a.png": image(1), "a.cls": b""}, "the class in a.cls is '', expected a number or a name"),
         ({"a.png": image(1), "a.cls": b"-1"}, "has the class -1"),
     ]
@@ -224,6 +225,14 @@ def test_a_class_that_training_lacks_is_refused(tmp_path: Path) -> None:
     for split, name in (("train", b"cat"), ("val", b"dog")):
         write(tmp_path / split / "0.tar", members(range(4), target=lambda _, name=name: {"cls": name}))  # type: ignore[misc]
     assert "has classes that are not in the training split: dog" in refusal(tmp_path)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_class(tmp_path: Path) -> None:
+    write(
+        tmp_path / "0.tar",
+        members(range(40), target=lambda one: {"cls": b"\xef\xbb\xbf" * (one % 2) + b"ab"[one % 4 // 2 :][:1]}),
+    )
+    assert json.loads(load(tmp_path).files["classes.json"]) == ["a", "b"]
 
 
 def test_codes_with_leading_zeros_are_classes_of_their_own(tmp_path: Path) -> None:
