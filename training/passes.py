@@ -7,6 +7,7 @@ pipeline (`training.strategies.schedule`). What they need of the run is a `StepC
 from __future__ import annotations
 
 import contextlib
+import re
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -16,12 +17,16 @@ from torch import Tensor, device, nn
 
 from training.communication.tree import SumOverRanks
 from training.data.types import Batch
+from training.errors import SettingsError
 from training.exposed_communication import when_gradients_are_computed
 from training.flops import FlopCount
 from training.objectives.objective import Objective, check_sums
 from training.precision import Precision
 from training.seeding import Own, seed_step
 from training.step_clock import StepClock
+
+_CHANGED = re.compile(r"has been modified by an inplace operation: \[([^\]]+\])")
+"""torch's error of a backward pass, and its type and shape of the tensor."""
 
 Span = tuple[int, int]
 """Two marks of the step's clock."""
@@ -203,6 +208,23 @@ class OneByOne:
         computed: list[int] = []
         if waits:
             when_gradients_are_computed(loss, lambda: computed.append(clock.mark()))
-        self._strategy.backward(self._context.precision.scaled(loss))
+        try:
+            self._strategy.backward(self._context.precision.scaled(loss))
+        except RuntimeError as error:
+            if (changed := _CHANGED.search(str(error))) is None:
+                raise
+            raise _changed_in_place(changed[1], is_compiled=self._context.is_compiled) from error
         ended = clock.mark()
         return (computed[0] if computed else ended), ended
+
+
+def _changed_in_place(what: str, *, is_compiled: bool) -> SettingsError:
+    compiled = (
+        "; or set compute.compile=off: a compiled step may keep a buffer where the model clones it"
+        if is_compiled
+        else ""
+    )
+    return SettingsError(
+        f"model.name: forward() has changed a tensor in place ({what}) whose values the backward pass needs",
+        remedy=f"assign a new tensor, to a buffer too (self.buffer = …), instead of changing one that the outputs depend on{compiled}",
+    )

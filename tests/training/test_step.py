@@ -236,6 +236,20 @@ def test_a_weight_that_is_unfrozen_during_training_is_refused_before_a_step_with
     assert torch.equal(weights(model), before)
 
 
+class InPlace(Unfreezing):
+    """Changes what its outputs depend on."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs = super().forward(inputs).exp()
+        outputs.detach().mul_(2)
+        return outputs
+
+
+def test_a_tensor_that_is_changed_in_place_before_the_backward_pass_is_refused_in_words() -> None:
+    with pytest.raises(SettingsError, match=r"changed a tensor in place \(torch\.FloatTensor \[2, \d+\]"):
+        runner_of(Recording(InPlace())).run(1, [batch(0, 2)], global_count=2)
+
+
 def test_a_weight_that_is_replaced_during_training_is_refused_before_a_step_without_it() -> None:
     model = Unfreezing()
     runner = runner_of(Recording(model))

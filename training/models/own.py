@@ -52,7 +52,7 @@ class SelectedOutput:
         if key is None or str(key) not in choices:
             asked = "" if self._key is None else f", and model.output={self._key}"
             raise SettingsError(
-                f"model.name={self._name} returns {_described(outputs)}{asked}",
+                f"model.name={self._name} returns {_described(outputs)}{'' if choices else ', in which no tensor is found'}{asked}",
                 remedy=f"set model.output to one of {', '.join(choices)}, or return a tensor"
                 if choices
                 else "return a tensor, or a mapping or tuple with one",

@@ -72,7 +72,7 @@ def test_one_tensor_is_left_of_what_a_model_returns(container: Container, output
         ),
         (lambda other, scores: (other, scores), 2, "a tuple of 2, and model.output=2\n.*of 0, 1"),
         (lambda _, scores: scores, "logits", "a Tensor.*, and model.output=logits"),
-        (lambda _, __: None, None, "a NoneType\n.*return a tensor"),
+        (lambda _, __: None, None, "a NoneType, in which no tensor is found\n.*return a tensor"),
     ],
 )
 def test_outputs_without_the_tensor_are_refused_with_what_there_is(
