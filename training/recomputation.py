@@ -302,7 +302,7 @@ def _computed_twice(
                 assert_close(other, one, rtol=1e-3, atol=1e-5, equal_nan=True)
     except Exception as error:
         raise SettingsError(
-            f"compute.activation_checkpointing: {what} computes something else the second time: {reason_of(error)}",
+            f"compute.activation_checkpointing: {what} computes something else the second time: {reason_of(error):.200}",
             remedy="let it draw from the global generators of torch, NumPy or Python, or from one in an attribute of its own, keep what it "
             "changes in its buffers and attributes (under compute.compile by assignment, not in place), and leave its inputs as they are; "
             "or set compute.activation_checkpointing=off",
