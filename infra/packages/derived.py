@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 
 from infra.packages.lock import Package, read_lock
 from infra.packages.overlay import Target
-from infra.packages.requirements import Platform, unmet
+from infra.packages.requirements import CLIENTS, Platform, unmet
 from infra.spec.release import ReleaseManifest
 
 BASE_ANNOTATION = "org.opencontainers.image.base.digest"
@@ -62,6 +62,7 @@ def image_platform(lock: Path, release: ReleaseManifest) -> Platform:
         OSError: the lock cannot be read.
     """
     locked = {package.name: package.version for package in read_lock(lock, image_markers(release))}
+    locked |= {name: locked[client] for name, client in CLIENTS.items() if client in locked}
     return Platform(locked=locked, installed=lambda name: None if name in REMOVED else locked.get(name))
 
 

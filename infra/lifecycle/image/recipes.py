@@ -93,7 +93,7 @@ _REAPER = (
 RECIPES: Mapping[ImageName, Recipe] = {
     "trainer": Recipe(
         dockerfile="training/image/Dockerfile",
-        lock="requirements.lock",
+        lock="requirements-image.lock",
         added_lock="requirements-deepspeed.lock",
         context=(
             *(*_COMMON, *_SHARED, *_DATA_SYNC),

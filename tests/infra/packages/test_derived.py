@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
@@ -17,6 +18,8 @@ from infra.packages.derived import (
     shortcomings,
 )
 from infra.packages.lock import Package
+from infra.packages.requirements import missing_packages
+from infra.spec.errors import SettingsError
 from infra.spec.release import ReleaseManifest
 from infra.spec.release_rules import ROOT
 from tests.infra.lifecycle.image.dockerfile import read
@@ -60,10 +63,21 @@ def test_packages_that_the_dockerfile_removes_are_not_in_the_image() -> None:
     }
     unused = (ROOT / RECIPES["trainer"].unused).read_text(encoding="utf-8").splitlines()
     removed |= {line for line in unused if line and not set("#/") & set(line)}
-    platform = image_platform(ROOT / "requirements.lock", release())
+    platform = image_platform(ROOT / RECIPES["trainer"].lock, release())
     assert removed & set(platform.locked) == REMOVED
     assert platform.installed("setuptools") is None
     assert platform.version("setuptools") == platform.locked["setuptools"]
+
+
+def test_code_that_asks_for_mlflow_is_content_with_its_client(tmp_path: Path) -> None:
+    platform = image_platform(ROOT / RECIPES["trainer"].lock, release())
+    mlflow = release().stack.mlflow
+    assert platform.installed("mlflow") == platform.installed("mlflow-skinny") == mlflow
+    assert missing_packages(tmp_path, [Requirement("mlflow>=3"), Requirement("flask")], platform) == (
+        Requirement("flask"),
+    )
+    with pytest.raises(SettingsError, match=f"mlflow<3: the platform has {mlflow}"):
+        missing_packages(tmp_path, [Requirement("mlflow<3")], platform)
 
 
 def test_the_trainer_image_has_no_lock_so_that_pods_check_packages_and_install_none() -> None:

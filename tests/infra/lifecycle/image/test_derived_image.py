@@ -59,7 +59,7 @@ def pushed(digest: str | None) -> ReleaseManifest:
 @pytest.fixture
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(command, "ROOT", tmp_path)
-    shutil.copy(ROOT / "requirements.lock", tmp_path)
+    shutil.copy(ROOT / "requirements-image.lock", tmp_path)
     return fake_engine(tmp_path, monkeypatch)
 
 

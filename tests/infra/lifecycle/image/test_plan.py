@@ -50,7 +50,7 @@ def test_tag_base_and_record_name_the_inputs(trainer: Source, mlflow: Source) ->
     assert record["variant"] == "cuda"
     assert record["torch"] == release().stack.torch
     assert record["efa-installer-sha256"] == EFA_SHA256
-    assert record["lock-sha256"] == hashlib.sha256((trainer.root / "requirements.lock").read_bytes()).hexdigest()
+    assert record["lock-sha256"] == hashlib.sha256((trainer.root / "requirements-image.lock").read_bytes()).hexdigest()
     assert build.is_released, "the release pins the variant for CUDA"
     assert not plan("trainer", release(), trainer, variant="cpu").is_released
 
@@ -70,7 +70,13 @@ def test_the_same_content_at_another_commit_is_the_same_build(image: ImageName, 
 
 def test_changed_content_is_another_build(trainer: Source) -> None:
     tags = [plan("trainer", release(), trainer).tag]
-    files = "training/module.py", "requirements.lock", "training/image/Dockerfile", "pyproject.toml", "tune/new.py"
+    files = (
+        "training/module.py",
+        "requirements-image.lock",
+        "training/image/Dockerfile",
+        "pyproject.toml",
+        "tune/new.py",
+    )
     for name in files:
         with (trainer.root / name).open("a") as file:
             file.write("changed\n")
@@ -200,7 +206,7 @@ def content(folder: Path) -> str:
 
 def test_the_rules_of_the_repository() -> None:
     rules = IgnoreRules((ROOT / ".dockerignore").read_text(encoding="utf-8"))
-    taken = {"training/loop.py", "training/image/install-efa", "infra/spec/errors.py", "requirements.lock"}
+    taken = {"training/loop.py", "training/image/install-efa", "infra/spec/errors.py", "requirements-image.lock"}
     left = {
         "training/cluster/commands.py",
         "training/__pycache__/loop.cpython-311.pyc",
@@ -238,7 +244,7 @@ def test_the_executable_bit_and_the_name_of_a_file_count_and_no_other_permission
 
 
 def test_a_changed_new_or_deleted_file_of_the_build_is_not_pushed(folder: Path) -> None:
-    names = ("requirements.lock", "training/image/Dockerfile", "training/module.py", "tune/new.py")
+    names = ("requirements-image.lock", "training/image/Dockerfile", "training/module.py", "tune/new.py")
     for count, name in enumerate(names, start=1):
         (folder / name).write_text("changed\n")
         source = read_source(folder, "trainer")
