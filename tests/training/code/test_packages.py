@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -47,9 +48,9 @@ def test_where_only_mlflows_client_is_installed_code_that_asks_for_mlflow_runs(
     def version(name: str) -> str:
         if name == "mlflow-skinny":
             return "3.17.2"
-        raise packages.metadata.PackageNotFoundError(name)
+        raise metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(packages.metadata, "version", version)
+    monkeypatch.setattr(metadata, "version", version)
     (code / "requirements.txt").write_text("mlflow>=3\n")
     require_installed(code)
     (code / "requirements.txt").write_text("mlflow<3\nflask\n")
