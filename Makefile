@@ -283,11 +283,11 @@ charts: environment-infra ## Download the charts of ENV=… and verify their has
 	@$(lifecycle) charts $(environment) $(extra)
 
 .PHONY: image
-image: environment-infra ## Build IMAGE=trainer|mlflow with docker, buildah or podman; VARIANT=cpu|cuda; PUSH=1 ENV=… pushes and pins the digest; FROM=folder ENV=… adds the packages of its requirements.txt
+image: environment-infra ## Build IMAGE=trainer|session|mlflow with docker, buildah or podman; VARIANT=cpu|cuda; PUSH=1 ENV=… pushes and pins the digest; FROM=folder ENV=… adds the packages of its requirements.txt
 	@$(lifecycle) image $(call argument,IMAGE) $(call option,VARIANT,--variant) $(if $(call is_typed,PUSH),--push) $(call option,FROM,--from) $(environment) $(extra)
 
 .PHONY: promote
-promote: environment-infra ## Copy our images by digest, FROM=staging TO=prod, IMAGE=trainer|mlflow; FROM_PROFILE=… TO_PROFILE=… for two accounts
+promote: environment-infra ## Copy our images by digest, FROM=staging TO=prod, IMAGE=trainer|session|mlflow; FROM_PROFILE=… TO_PROFILE=… for two accounts
 	@$(lifecycle) promote $(call argument,IMAGE) $(call option,FROM,--from) $(call option,TO,--to) $(call option,FROM_PROFILE,--from-profile) $(call option,TO_PROFILE,--to-profile) $(extra)
 
 .PHONY: release-lock prices

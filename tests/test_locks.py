@@ -36,10 +36,15 @@ def direct(requirements: list[str]) -> Iterator[tuple[str, str]]:
         yield re.sub(r"[._-]+", "-", match[1]).lower(), match[2]
 
 
+TRAINER = [*EXTRAS["job"], *EXTRAS["session"], *EXTRAS["train"][1:]]
+"""The extra `train`, whose first line names the other two."""
+
 REQUIREMENTS = {
-    "requirements.lock": BASE + EXTRAS["train"],
+    "requirements.lock": BASE + TRAINER,
+    "requirements-image.lock": BASE + EXTRAS["job"],
+    "requirements-session.lock": EXTRAS["session"],
     "requirements-infra.lock": BASE + EXTRAS["cluster"] + GROUPS["infra"],
-    "requirements-dev.lock": BASE + EXTRAS["train"] + EXTRAS["cluster"] + GROUPS["infra"] + GROUPS["dev"],
+    "requirements-dev.lock": BASE + TRAINER + EXTRAS["cluster"] + GROUPS["infra"] + GROUPS["dev"],
     "requirements-deepspeed.lock": EXTRAS["deepspeed"],
     "requirements-bootstrap.lock": GROUPS["bootstrap"],
     "requirements-build.lock": GROUPS["build"],
@@ -60,6 +65,8 @@ def test_every_lock_holds_pinned_packages_with_hashes_and_nothing_else() -> None
 def test_the_contributors_lock_contains_the_others_at_equal_versions() -> None:
     everything = versions("requirements-dev.lock").items()
     assert versions("requirements.lock").items() <= everything
+    parts = {**versions("requirements-image.lock"), **versions("requirements-session.lock")}
+    assert parts.items() <= versions("requirements.lock").items()
     assert versions("requirements-infra.lock").items() <= everything
 
 
@@ -86,8 +93,21 @@ def test_the_wheel_is_built_with_what_is_locked() -> None:
 
 
 def test_no_lock_has_what_its_kind_of_work_does_not_need() -> None:
-    """DeepSpeed's is installed after the trainer's packages, and replaces none of them."""
-    assert not versions("requirements-deepspeed.lock").keys() & versions("requirements.lock").keys()
+    """What is installed after the packages of jobs replaces none of them."""
+    assert EXTRAS["train"][0] == "ray-train-platform[job,session]"
+    jobs = versions("requirements-image.lock").keys()
+    for added in ("requirements-deepspeed.lock", "requirements-session.lock"):
+        assert not versions(added).keys() & jobs
+    assert not jobs & {
+        "mlflow",
+        "flask",
+        "docker",
+        "gunicorn",
+        "jupyterlab",
+        "jupyter-server",
+        "ipykernel",
+        "notebook-shim",
+    }
     assert not versions("requirements-infra.lock").keys() & {"torch", "ray", "mlflow"}
     assert [name for name in versions("requirements.lock") if name.startswith("pulumi")] == []
 
@@ -110,12 +130,28 @@ def imported_by(root: str) -> dict[str, set[str]]:
     return found
 
 
-def test_every_command_for_the_stack_runs_with_the_lock_that_its_target_installs() -> None:
-    """`make upgrade` and `make down` of an environment that was made for the stack only."""
-    have, distributions = versions("requirements-infra.lock").keys(), packages_distributions()
-    missing = {
+def lacking(root: str, *locks: str) -> dict[str, set[str]]:
+    """What a package of ours imports and these locks lack."""
+    have, distributions = {name for lock in locks for name in versions(lock)}, packages_distributions()
+    return {
         package: modules
-        for package, modules in imported_by("infra.lifecycle").items()
+        for package, modules in imported_by(root).items()
         if not have & {re.sub(r"[._-]+", "-", name).lower() for name in distributions[package]}
     }
-    assert missing == {}
+
+
+def test_a_job_finds_every_package_that_it_imports_in_the_image() -> None:
+    """It reaches no cluster, which the others here do from a laptop."""
+    elsewhere = ("training.cluster.", "training.vms.", "infra.kube.", "platform_charts.jobs.")
+    found = {
+        package: left
+        for root in ("training", "tune")
+        for package, modules in lacking(root, "requirements-image.lock", "requirements-deepspeed.lock").items()
+        if (left := {one for one in modules if not one.startswith(elsewhere)})
+    }
+    assert found == {}
+
+
+def test_every_command_for_the_stack_runs_with_the_lock_that_its_target_installs() -> None:
+    """`make upgrade` and `make down` of an environment that was made for the stack only."""
+    assert lacking("infra.lifecycle", "requirements-infra.lock") == {}

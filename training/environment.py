@@ -34,7 +34,7 @@ SUBMITTED_VARIABLE = "RTP_SUBMITTED"
 RUN_ARGUMENTS_VARIABLE = "RTP_RUN_ARGUMENTS"
 """Environment variable of a driver on a cluster: what names its run for `make`, e.g. `ENV=prod JOB=digits TEAM=research`."""
 
-_EXTRA = "train"
+_EXTRA = "job"
 _ROOT = Path(__file__).resolve().parents[1]
 _RELEASE = _ROOT / "infra" / "spec" / "release.yaml"
 _PROBE_SECONDS = 5.0

@@ -26,8 +26,8 @@ class RegistryArgs:
 
     Attributes:
         name_prefix: first part of every repository's name.
-        repositories: repository name without the prefix, by image name in the release manifest.
-        keep_images: number of images to keep per repository, of releases and of derived ones each.
+        repositories: repository name without the prefix, by image name in the release manifest; images may share one.
+        keep_images: number to keep of each image of releases, and of derived images.
         untagged_days: days to keep an untagged image.
         pull_through: upstream registries to cache.
         key_arn: KMS key.
@@ -60,7 +60,11 @@ class Registry(pulumi.ComponentResource):
     def __init__(self, name: str, args: RegistryArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("rtp:aws:Registry", name, None, opts)
         self._args = args
-        self.urls = {image: self._make_repository(image, path) for image, path in args.repositories.items()}
+        made: dict[str, pulumi.Output[str]] = {}
+        for image, path in args.repositories.items():
+            if path not in made:
+                made[path] = self._make_repository(image, path)
+        self.urls = {image: made[path] for image, path in args.repositories.items()}
         for registry in args.pull_through:
             self._make_pull_through_cache(registry)
         self.register_outputs({"urls": self.urls})
@@ -82,7 +86,11 @@ class Registry(pulumi.ComponentResource):
         aws.ecr.LifecyclePolicy(
             image,
             repository=repository.name,
-            policy=lifecycle_policy(keep_images=args.keep_images, untagged_days=args.untagged_days),
+            policy=lifecycle_policy(
+                keep_images=args.keep_images,
+                untagged_days=args.untagged_days,
+                images=[*args.repositories.values()].count(path),
+            ),
             opts=opts,
         )
         return repository.repository_url
@@ -108,18 +116,18 @@ class Registry(pulumi.ComponentResource):
         )
 
 
-def lifecycle_policy(*, keep_images: int, untagged_days: int) -> str:
+def lifecycle_policy(*, keep_images: int, untagged_days: int, images: int = 1) -> str:
     """ECR lifecycle policy of a repository of ours: expires untagged images by age, the others by number, oldest first.
 
-    Images derived from a release's are counted apart from those of releases: a rule counts every image that it is about, also
-    one that an earlier rule is about, so a rule about `any` would expire a release after enough derived images (Amazon ECR
-    user guide, "Lifecycle policy evaluation rules").
+    A release has `images` in it. Derived images are counted apart from those of releases: a rule counts every image that it is
+    about, also one that an earlier rule is about, so a rule about `any` would expire a release after enough derived images (Amazon
+    ECR user guide, "Lifecycle policy evaluation rules").
     """
     derived, released = {"tagPatternList": [f"{TAG_PREFIX}*"]}, {"tagPatternList": ["*.*"]}
     return _policy(
         _untagged(untagged_days),
         _all_but_the_newest(keep_images, "tagged", **derived),
-        _all_but_the_newest(keep_images, "tagged", **released),
+        _all_but_the_newest(images * keep_images, "tagged", **released),
     )
 
 

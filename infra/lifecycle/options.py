@@ -264,8 +264,8 @@ class EnginesOptions:
 class ImageOptions:
     """Options of `image`."""
 
-    image: Literal["trainer", "mlflow"] | None = argument("image to build (default all)")
-    variant: Literal["cuda", "cpu"] = option("variant of the trainer (default cuda)", "cuda")
+    image: Literal["trainer", "session", "mlflow"] | None = argument("image to build (default all)")
+    variant: Literal["cuda", "cpu"] = option("variant of the trainer and the session (default cuda)", "cuda")
     push: bool = option("push to the environment's registry, and write tag and digest into the release", default=False)
     env: str | None = option(
         f"with --push or --from, the environment whose registry to use: {', '.join(environment_names())}"
@@ -279,7 +279,7 @@ class ImageOptions:
 class PromoteOptions:
     """Options of `promote`."""
 
-    image: Literal["trainer", "mlflow"] | None = argument("image to copy (default all)")
+    image: Literal["trainer", "session", "mlflow"] | None = argument("image to copy (default all)")
     from_: str = option("environment whose registry has the images", ..., metavar="ENV")
     to: str = option("environment whose registry gets them", ..., metavar="ENV")
     from_profile: str | None = option("AWS profile for the registry of --from (default: the SDK's)")

@@ -1,4 +1,4 @@
-"""Images derived from a release's trainer image: the packages that a code folder needs in addition.
+"""Images derived from a release's trainer image, or that of sessions: the packages that a code folder needs in addition.
 
 An image records in its manifest what was added to which base, so a mismatch is found before a job holds GPUs. The name of the
 base is in the key that the OCI Image Format Specification 1.1 defines (annotations.md, "Pre-Defined Annotation Keys").
@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 
 from infra.packages.lock import Package, read_lock
 from infra.packages.overlay import Target
-from infra.packages.requirements import Platform, unmet
+from infra.packages.requirements import CLIENTS, Platform, unmet
 from infra.spec.release import ReleaseManifest
 
 BASE_ANNOTATION = "org.opencontainers.image.base.digest"
@@ -55,13 +55,15 @@ def linux_markers(python: str) -> dict[str, str]:
     }
 
 
-def image_platform(lock: Path, release: ReleaseManifest) -> Platform:
-    """The packages of the trainer image.
+def image_platform(release: ReleaseManifest, *locks: Path) -> Platform:
+    """The packages of the trainer image, or of that of sessions, by its locks.
 
     Raises:
-        OSError: the lock cannot be read.
+        OSError: a lock cannot be read.
     """
-    locked = {package.name: package.version for package in read_lock(lock, image_markers(release))}
+    markers = image_markers(release)
+    locked = {package.name: package.version for lock in locks for package in read_lock(lock, markers)}
+    locked |= {name: locked[client] for name, client in CLIENTS.items() if client in locked}
     return Platform(locked=locked, installed=lambda name: None if name in REMOVED else locked.get(name))
 
 
@@ -70,7 +72,7 @@ def manifest_annotations(packages: Sequence[Package], *, base: str) -> dict[str,
 
     Args:
         packages: the added packages.
-        base: digest of the trainer image.
+        base: digest of the release's image.
     """
     return {BASE_ANNOTATION: base, PACKAGES_ANNOTATION: " ".join(f"{one.name}=={one.version}" for one in packages)}
 
@@ -86,7 +88,7 @@ def shortcomings(
         release: the release that the job is rendered for.
     """
     base, expected = recorded.get(BASE_ANNOTATION), release.images["trainer"].digest
-    if base != expected:
+    if base is None or base not in {expected, release.images["session"].digest}:
         yield f"it was derived from {base or 'an unknown image'}, the trainer of this release is {expected}"
     added = dict(one.split("==", 1) for one in recorded.get(PACKAGES_ANNOTATION, "").split())
     yield from unmet(missing, added.get)

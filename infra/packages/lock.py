@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from packaging.markers import Marker
 
-_COPY_IN_WHEEL = Path(__file__).with_name("requirements.lock")
+_COPY_IN_WHEEL = Path(__file__).with_name("requirements-image.lock")
 _ENTRY = re.compile(r"^(?P<name>[a-z0-9][a-z0-9._-]*)==(?P<version>[^\s;]+)(?: ; (?P<marker>[^\\\n]+))?")
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
@@ -23,8 +23,8 @@ class Package(NamedTuple):
 
 
 def trainer_lock() -> Path:
-    """The lock of the trainer's packages: of the checkout, or the copy in the wheel."""
-    return _COPY_IN_WHEEL if _COPY_IN_WHEEL.is_file() else Path(__file__).resolve().parents[2] / "requirements.lock"
+    """The lock of the trainer image's packages: of the checkout, or the copy in the wheel."""
+    return _COPY_IN_WHEEL if _COPY_IN_WHEEL.is_file() else Path(__file__).resolve().parents[2] / _COPY_IN_WHEEL.name
 
 
 def read_lock(lock: Path, markers: Mapping[str, str] | None = None) -> Iterator[Package]:

@@ -18,6 +18,9 @@ from infra.spec.errors import SettingsError
 
 REQUIREMENTS_FILE = "requirements.txt"
 
+CLIENTS: Mapping[str, str] = {"mlflow": "mlflow-skinny"}
+"""Packages that are met by a smaller one with the same modules at the same version, which only lacks what a server needs."""
+
 _COMMENT = re.compile(r"(^|\s)#.*$")  # as in pip: a comment begins the line or follows white space
 _LOGIN = re.compile(r"//[^/@\s]+@")
 _CONTINUED = re.compile(r"\\\n")

@@ -119,9 +119,10 @@ def render_job(request: JobRequest, target: Target) -> tuple[Manifest, ...]:
 
 def _image(request: JobRequest, target: Target) -> str:
     """The image of all pods. Nodes may pull from this account, and the registry scans what is in the stack's repositories."""
-    repository = target.outputs.registries["trainer"]
+    name = "session" if request.kind == "session" else "trainer"
+    repository = target.outputs.registries[name]
     if request.image is None:
-        return target.release.images["trainer"].reference_in(repository)
+        return target.release.images[name].reference_in(repository)
     if request.image.partition("@")[0] != repository:
         raise RefusedError(
             f"image={request.image} is not in {repository}, the repository of the stack's trainer images",

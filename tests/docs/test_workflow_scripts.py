@@ -166,9 +166,13 @@ def test_a_patch_becomes_a_pull_request(
 def test_only_images_that_the_run_pushed_are_attested(script: Script, checkout: Path, tmp_path: Path) -> None:
     spec = checkout / "infra" / "spec"
     spec.mkdir(parents=True)
-    pins = {"trainer": {"tag": "0.1.0-a", "digest": "sha256:aa"}, "mlflow": {"tag": "0.1.0-b", "digest": "sha256:bb"}}
+    pins = {
+        name: {"tag": f"0.1.0-{letter}", "digest": f"sha256:{2 * letter}"}
+        for name, letter in (("trainer", "a"), ("session", "c"), ("mlflow", "b"))
+    }
     (spec / "release.yaml").write_text(json.dumps({"images": pins}), encoding="utf-8")
-    log = "trainer: 0.1.0-a is already in the registry\nmlflow: 0.1.0-b, sha256:bb written to release.yaml; commit it\n"
+    known = "".join(f"{name} is already in the registry\n" for name in ("trainer: 0.1.0-a", "session: 0.1.0-c"))
+    log = f"{known}mlflow: 0.1.0-b, sha256:bb written to release.yaml; commit it\n"
     (tmp_path / "temp" / "image.log").write_text(log, encoding="utf-8")
     ended = script("images.yml", "List what this run has built")
     assert ended.returncode == 0, ended.stderr

@@ -31,7 +31,7 @@ PARTS = (
     "platform_charts/objects/dashboards",
 )
 LEFT_OUT = ("training/image/", "observability/benchmarks/")
-COPIES = {"infra/packages/requirements.lock"}
+COPIES = {"infra/packages/requirements-image.lock"}
 PACKAGES = ("training", "tune", "observability", "infra", "platform_charts")
 
 
@@ -77,9 +77,15 @@ def test_the_wheel_has_the_files_of_the_trainers_side_and_its_lock_and_no_others
     assert names(wheel) == expected | COPIES
     unwanted = re.compile(r"(^|/)(tests?|docs|conftest\.py|\.env.*|.*\.(pem|key|tfstate))(/|$)")
     assert [name for name in names(wheel) if unwanted.search(name)] == []
-    packed = zipfile.ZipFile(wheel).read("infra/packages/requirements.lock")
-    assert packed == (ROOT / "requirements.lock").read_bytes()
-    assert set(read_metadata(wheel).metadata.get_all("Provides-Extra") or []) == {"train", "cluster", "deepspeed"}
+    packed = zipfile.ZipFile(wheel).read("infra/packages/requirements-image.lock")
+    assert packed == (ROOT / "requirements-image.lock").read_bytes()
+    assert set(read_metadata(wheel).metadata.get_all("Provides-Extra") or []) == {
+        "train",
+        "job",
+        "session",
+        "cluster",
+        "deepspeed",
+    }
 
 
 def test_every_module_that_the_wheel_imports_is_in_it(wheel: Path) -> None:

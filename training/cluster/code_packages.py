@@ -68,7 +68,8 @@ def check_derived(job: Manifest, code: Path | None, context: ClusterContext) -> 
     """
     image = job["metadata"].get("annotations", {}).get(IMAGE_ANNOTATION)
     release = context.target.release
-    if image is None or image.endswith(f"@{release.images['trainer'].digest}") or context.target.outputs.is_recorded:
+    ours = tuple(f"@{release.images[name].digest}" for name in ("trainer", "session"))
+    if image is None or image.endswith(ours) or context.target.outputs.is_recorded:
         return
     try:
         recorded = read_annotations(image)
@@ -87,7 +88,7 @@ def _missing(code: Path | None, context: ClusterContext) -> tuple[Requirement, .
     """What the release's image lacks. An extra of a package that it has is left to the check in the pod."""
     if code is None:
         return ()
-    platform = image_platform(trainer_lock(), context.target.release)
+    platform = image_platform(context.target.release, trainer_lock())
     with files_of(read_archive(code)) if is_archive(code) else nullcontext(code) as folder:
         requirements = read_requirements(folder, environment=image_markers(context.target.release))
     missing = missing_packages(code, requirements, platform)

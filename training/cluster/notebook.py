@@ -121,7 +121,8 @@ def _server(session: Session, kubectl: Kubectl) -> dict[str, object]:
             raise
         raise RefusedError(
             f"the image of {session.name} has no JupyterLab: {error.args[0]}",
-            remedy=f"push the image of this release (make image PUSH=1 ENV={session.context.env}), and start another session",
+            remedy="start another session without IMAGE=…, or with an image of make image FROM=folder IMAGE=session "
+            f"ENV={session.context.env}",
         ) from error
     return answer
 

@@ -9,7 +9,14 @@ from pathlib import Path
 
 from infra.packages.lock import read_lock
 from infra.packages.overlay import THIS_PYTHON, overlay
-from infra.packages.requirements import REQUIREMENTS_FILE, Platform, missing_packages, read_requirements, unmet
+from infra.packages.requirements import (
+    CLIENTS,
+    REQUIREMENTS_FILE,
+    Platform,
+    missing_packages,
+    read_requirements,
+    unmet,
+)
 from infra.spec.errors import RefusedError
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -71,7 +78,7 @@ def _version(name: str) -> str | None:
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
-        return None
+        return _version(CLIENTS[name]) if name in CLIENTS else None
 
 
 def _needs(name: str) -> list[str]:

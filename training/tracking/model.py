@@ -21,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from infra.packages.requirements import CLIENTS
 from training.code import kept
 from training.code.import_path import use_code
 from training.data.types import SampleSpec
@@ -162,7 +163,7 @@ def _export(module: nn.Module, inputs: torch.Tensor) -> None:
 
 def _public_version(name: str) -> str:
     """The version without its local part: package indexes have `2.15.0`, not `2.15.0+cu132`."""
-    return metadata.version(name).partition("+")[0]
+    return metadata.version(CLIENTS.get(name, name)).partition("+")[0]
 
 
 if __name__ == "__main__":

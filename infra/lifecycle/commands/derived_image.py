@@ -1,4 +1,4 @@
-"""Derive an image with the packages of a code folder from the release's trainer image."""
+"""Derive an image with the packages of a code folder from the release's trainer image, or that of sessions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from infra.lifecycle.image import engines, sbom
 from infra.lifecycle.image.derive import derive
 from infra.lifecycle.image.ecr import EnvironmentRegistry
 from infra.lifecycle.image.push import ImageRegistry, push
-from infra.lifecycle.image.recipes import RECIPES
+from infra.lifecycle.image.recipes import RECIPES, SESSION_LOCK, ImageName
 from infra.lifecycle.options import ImageOptions
 from infra.lifecycle.sandbox.images.running import running_sandbox
 from infra.lifecycle.show import print_line
@@ -28,22 +28,23 @@ def derived_image(options: ImageOptions) -> int:
 
     Nothing is built if the release's image has all that the folder requires.
     """
-    folder, env = _checked(options)
+    folder, env, base = _checked(options)
     sandbox = running_sandbox(env)
     release = load_release().with_digests(sandbox.outputs.digests if sandbox else {})
-    platform = image_platform(ROOT / RECIPES["trainer"].lock, release)
+    locks = [RECIPES[base].lock, *([SESSION_LOCK] if base == "session" else [])]
+    platform = image_platform(release, *(ROOT / lock for lock in locks))
     requirements = read_requirements(folder, environment=image_markers(release))
     missing = missing_packages(folder, requirements, platform)
     if not missing:
-        return _not_needed(folder)
+        return _not_needed(folder, base)
     registry: ImageRegistry = sandbox.registry if sandbox else EnvironmentRegistry.open(env)
-    _require_base(registry, release, env)
+    _require_base(registry, release, env, base)
     builder = engines.find()
     found = overlay(missing, platform, image_target(release), root=ROOT / OVERLAYS, say=print_line)
     if not found.contents:
-        return _not_needed(folder)
-    repository = registry.repository(release.images["trainer"])
-    build = derive(found, release, repository)
+        return _not_needed(folder, base)
+    repository = registry.repository(release.images[base])
+    build = derive(found, release, repository, base=base)
     sbom.write(ROOT, build, sbom.derived_document(build, found.contents))
     digest = push(build, registry, builder)
     print_line(f"{build.tag} has {build.arguments['PACKAGES']}; train in it: make train ENV={env} CODE={folder} …")
@@ -51,12 +52,16 @@ def derived_image(options: ImageOptions) -> int:
     return 0
 
 
-def _checked(options: ImageOptions) -> tuple[Path, str]:
-    """The code folder and the environment."""
+def _checked(options: ImageOptions) -> tuple[Path, str, ImageName]:
+    """The code folder, the environment, and which image to derive from."""
     folder = options.from_
     assert folder is not None, "the other command builds our own images"
-    if options.image not in {None, "trainer"} or options.variant != "cuda":
-        raise SettingsError("--from derives from the released trainer image only", remedy="leave IMAGE and VARIANT out")
+    base = options.image or "trainer"
+    if base == "mlflow" or options.variant != "cuda":
+        raise SettingsError(
+            "--from derives from the released images of the trainer and of sessions only",
+            remedy="leave VARIANT out, and IMAGE too, or give IMAGE=session",
+        )
     if options.env is None:
         raise SettingsError(
             "--from needs the environment whose registry has the trainer image and gets the derived one",
@@ -64,19 +69,19 @@ def _checked(options: ImageOptions) -> tuple[Path, str]:
         )
     if not folder.is_dir():
         raise SettingsError(f"--from {folder}: no such folder", remedy="FROM=… is the folder with your code")
-    return folder, options.env
+    return folder, options.env, base
 
 
-def _not_needed(folder: Path) -> int:
-    print_line(f"{folder / REQUIREMENTS_FILE} needs nothing that the trainer image lacks: submit without IMAGE=…")
+def _not_needed(folder: Path, base: ImageName) -> int:
+    print_line(f"{folder / REQUIREMENTS_FILE} needs nothing that the {base} image lacks: submit without IMAGE=…")
     return 0
 
 
-def _require_base(registry: ImageRegistry, release: ReleaseManifest, env: str) -> None:
-    """Refuse a registry without the trainer image of this release."""
+def _require_base(registry: ImageRegistry, release: ReleaseManifest, env: str, base: ImageName) -> None:
+    """Refuse a registry without this image of this release."""
     for missing in registry.missing(release):
-        if missing.name == "trainer":
+        if missing.name == base:
             raise RefusedError(
-                f"{env} has no trainer image to derive from: {missing.reason}",
-                remedy=f"push it: make image PUSH=1 IMAGE=trainer ENV={env}",
+                f"{env} has no {base} image to derive from: {missing.reason}",
+                remedy=f"push it: make image PUSH=1 IMAGE={base} ENV={env}",
             )

@@ -8,7 +8,7 @@ from infra.lifecycle.image import engines, layers, plan, sbom
 from infra.lifecycle.image.ecr import EnvironmentRegistry
 from infra.lifecycle.image.plan import Build
 from infra.lifecycle.image.push import push
-from infra.lifecycle.image.recipes import IMAGES, RELEASED, ImageName
+from infra.lifecycle.image.recipes import IMAGES, RECIPES, RELEASED, ImageName
 from infra.lifecycle.image.record import write_push
 from infra.lifecycle.image.runtime import on_runtime
 from infra.lifecycle.image.source import read_source, require_committed
@@ -53,7 +53,7 @@ def _plan(name: ImageName, options: ImageOptions) -> Build:
     if options.push:
         require_committed(source, name)
         plan.require_pinned_base(release)
-    torch = plan.torch_choice(options.variant) if name == "trainer" else None
+    torch = plan.torch_choice(options.variant) if RECIPES[name].has_variants else None
     return plan.plan(name, release, source, variant=options.variant, torch=torch)
 
 

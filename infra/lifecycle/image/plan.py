@@ -73,7 +73,7 @@ class Build(EngineBuild):
     """The input of one build of an image of ours.
 
     Attributes:
-        variant: variant of the trainer; None for images without variants.
+        variant: variant of the trainer or of a session; None for images without variants.
         revision: commit, for the SBOM; `-dirty` is appended if files differ from it. The image does not contain it.
         lock: lock file of its packages.
         python: minor version of the base image's Python, e.g. 3.11.
@@ -126,14 +126,13 @@ def plan(
         image: name in the release manifest.
         release: the release manifest.
         source: the checkout.
-        variant: variant of the trainer; ignored for mlflow.
+        variant: variant of the trainer or of a session; ignored for mlflow.
         torch: build of torch that replaces the locked one.
 
     Raises:
         RefusedError: the hash of a download is unresolved.
     """
     recipe = RECIPES[image]
-    has_variants = image == "trainer"
     lock = source.root / recipe.lock
     recorded: dict[str, str] = {
         "image": image,
@@ -142,7 +141,7 @@ def plan(
         "lock": recipe.lock,
         "lock-sha256": hashlib.sha256(lock.read_bytes()).hexdigest(),
     }
-    parts = _trainer_parts(release, variant, torch) if has_variants else _mlflow_parts(release)
+    parts = _trainer_parts(release, variant, torch) if recipe.has_variants else _mlflow_parts(release)
     recorded |= parts.recorded
     arguments = {
         "PYTHON_IMAGE": recorded["base"],
@@ -152,11 +151,11 @@ def plan(
         "LOCK_SHA256": recorded["lock-sha256"],
         "BUILD": json.dumps(recorded),
     }
-    target = variant if has_variants else image
-    tag = [release.platform, *([variant] if has_variants else []), _identity(source, target, arguments)]
+    target = {"trainer": variant, "session": f"session-{variant}"}.get(image, image)
+    tag = [release.platform, *([target] if recipe.has_variants else []), _identity(source, target, arguments)]
     return Build(
         image=image,
-        variant=variant if has_variants else None,
+        variant=variant if recipe.has_variants else None,
         dockerfile=source.root / recipe.dockerfile,
         context=source.root,
         target=target,

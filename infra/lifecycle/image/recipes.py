@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-ImageName = Literal["trainer", "mlflow"]
+ImageName = Literal["trainer", "session", "mlflow"]
 Variant = Literal["cuda", "cpu"]
 
 IMAGES: tuple[ImageName, ...] = get_args(ImageName)
 VARIANTS: tuple[Variant, ...] = get_args(Variant)
+SESSION_LOCK = "requirements-session.lock"
+"""What the image of sessions has in addition to the trainer's: JupyterLab."""
+
 RELEASED: Variant = "cuda"
-"""The variant of the trainer that the release pins; it runs on nodes without GPUs too."""
+"""The variant of the trainer, and of a session's image, that the release pins; it runs on nodes without GPUs too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +29,8 @@ class Recipe:
         runtime: paths of the build context that the stage `runtime` takes, besides the lock.
         room: most that building that stage writes to the engine's store and cache, in bytes.
         unused: list of what the build removes from the installed packages; empty if it removes nothing.
-        added_lock: lock file of packages that are built against those of `lock`; empty if there are none.
+        added_locks: lock files of packages that are installed after those of `lock`.
+        has_variants: whether it is built for CUDA or for CPUs.
     """
 
     dockerfile: str
@@ -35,7 +39,8 @@ class Recipe:
     runtime: tuple[str, ...] = ()
     room: int = 0
     unused: str = ""
-    added_lock: str = ""
+    added_locks: tuple[str, ...] = ()
+    has_variants: bool = False
 
 
 _COMMON = ("requirements-bootstrap.lock", ".dockerignore")
@@ -90,29 +95,27 @@ _REAPER = (
 )
 """The command that removes expired test clusters, without the stack."""
 
-RECIPES: Mapping[ImageName, Recipe] = {
-    "trainer": Recipe(
-        dockerfile="training/image/Dockerfile",
-        lock="requirements.lock",
-        added_lock="requirements-deepspeed.lock",
-        context=(
-            *(*_COMMON, *_SHARED, *_DATA_SYNC),
-            *(
-                "requirements-deepspeed.lock",
-                ".make/environment",
-                "pyproject.toml",
-                "training",
-                "tune",
-                "observability",
-            ),
-        ),
-        runtime=(
-            *("requirements-deepspeed.lock", "requirements-bootstrap.lock", ".make/environment"),
-            *("training/image/remove_unused.py", "training/image/unused.txt"),
-        ),
-        room=28 * 10**9,
-        unused="training/image/unused.txt",
+_TRAINER = Recipe(
+    dockerfile="training/image/Dockerfile",
+    lock="requirements-image.lock",
+    added_locks=("requirements-deepspeed.lock",),
+    has_variants=True,
+    context=(
+        *(*_COMMON, *_SHARED, *_DATA_SYNC),
+        *("requirements-deepspeed.lock", SESSION_LOCK, ".make/environment", "pyproject.toml"),
+        *("training", "tune", "observability"),
     ),
+    runtime=(
+        *("requirements-deepspeed.lock", "requirements-bootstrap.lock", ".make/environment"),
+        *("training/image/remove_unused.py", "training/image/unused.txt"),
+    ),
+    room=28 * 10**9,
+    unused="training/image/unused.txt",
+)
+
+RECIPES: Mapping[ImageName, Recipe] = {
+    "trainer": _TRAINER,
+    "session": replace(_TRAINER, added_locks=(*_TRAINER.added_locks, SESSION_LOCK)),
     "mlflow": Recipe(
         dockerfile="platform_charts/images/mlflow_server/Dockerfile",
         lock="platform_charts/images/mlflow_server/requirements.lock",

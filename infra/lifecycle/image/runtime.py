@@ -19,8 +19,8 @@ ARGUMENT = "RUNTIME_IMAGE"
 
 
 def runtime_reference(build: EngineBuild) -> str:
-    """Name of the image of a build's stage in the engine's store; equal content has an equal name."""
-    return f"localhost/ray-train-platform/{build.image}-{STAGE}:{build.runtime}"
+    """Name of the image of a build's stage in the engine's store; equal content, as of trainer and session, has an equal name."""
+    return f"localhost/ray-train-platform/{STAGE}:{build.runtime}"
 
 
 def has_runtime(build: EngineBuild, engine: ImageEngine) -> bool:

@@ -33,8 +33,8 @@ _REPLACED = re.compile(r"(torch|triton)$|(nvidia|cuda)-")
 
 def packages(build: Build) -> tuple[Package, ...]:
     """The packages of an image, by name."""
-    removed, added = _removed(build), RECIPES[build.image].added_lock
-    locks = [build.lock, *([build.context / added] if added else [])]
+    removed = _removed(build)
+    locks = [build.lock, *(build.context / added for added in RECIPES[build.image].added_locks)]
     markers = linux_markers(build.python)
     locked = sorted(package for lock in locks for package in read_lock(lock, markers) if package.name not in removed)
     if build.torch is None:

@@ -143,7 +143,7 @@ class RegistrySettings(Section):
 
     keep_images: PositiveInt = Field(
         50,
-        description="Tagged images kept per repository, newest first; those of `make image FROM=…` are counted apart.",
+        description="Kept of each of our images, newest first; those of `make image FROM=…` are counted apart.",
     )
     untagged_days: Days = Field(7, description="Days until an untagged image is deleted.")
     pull_through: tuple[Literal["quay.io", "registry.k8s.io", "public.ecr.aws"], ...] = Field(

@@ -45,6 +45,8 @@ def test_images_of_releases_and_derived_ones_do_not_push_out_each_other() -> Non
     assert expired(policy, tags) == [f"{DERIVED}-0", f"{DERIVED}-1"]
     tags = [f"{DERIVED}-0", *(f"{RELEASE}-{number}" for number in range(4))]
     assert expired(policy, tags) == [f"{RELEASE}-0"]
+    both: list[str | None] = [f"{tag}-{number}" for number in range(4) for tag in (RELEASE, f"{RELEASE}-session")]
+    assert expired(lifecycle_policy(keep_images=3, untagged_days=7, images=2), both) == both[:2]
     assert expired(cache_policy(keep_images=2, untagged_days=7), ["v1", "latest", "1.2"]) == ["v1"]
 
 

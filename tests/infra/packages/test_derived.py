@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
@@ -17,6 +18,8 @@ from infra.packages.derived import (
     shortcomings,
 )
 from infra.packages.lock import Package
+from infra.packages.requirements import missing_packages
+from infra.spec.errors import SettingsError
 from infra.spec.release import ReleaseManifest
 from infra.spec.release_rules import ROOT
 from tests.infra.lifecycle.image.dockerfile import read
@@ -29,8 +32,7 @@ MISSING = [Requirement("timm>=1"), Requirement("Einops")]
 @pytest.fixture
 def pushed() -> ReleaseManifest:
     found = release()
-    trainer = found.images["trainer"].model_copy(update={"digest": BASE})
-    return found.model_copy(update={"images": {**found.images, "trainer": trainer}})
+    return found.with_digests({"trainer": BASE, "session": f"sha256:{'3' * 64}"})
 
 
 def told(pushed: ReleaseManifest, *packages: Package, base: str = BASE) -> list[str]:
@@ -44,6 +46,8 @@ def test_an_image_with_the_packages_on_the_releases_trainer_will_do(pushed: Rele
     earlier = f"sha256:{'2' * 64}"
     derived = f"it was derived from {earlier}, the trainer of this release is {BASE}"
     assert told(pushed, *packages, base=earlier) == [derived]
+    on_session = manifest_annotations(packages, base=f"sha256:{'3' * 64}")
+    assert list(shortcomings(on_session, MISSING, pushed)) == []
     assert next(iter(shortcomings({}, MISSING, pushed))).startswith("it was derived from an unknown image")
 
 
@@ -60,14 +64,25 @@ def test_packages_that_the_dockerfile_removes_are_not_in_the_image() -> None:
     }
     unused = (ROOT / RECIPES["trainer"].unused).read_text(encoding="utf-8").splitlines()
     removed |= {line for line in unused if line and not set("#/") & set(line)}
-    platform = image_platform(ROOT / "requirements.lock", release())
+    platform = image_platform(release(), ROOT / RECIPES["trainer"].lock)
     assert removed & set(platform.locked) == REMOVED
     assert platform.installed("setuptools") is None
     assert platform.version("setuptools") == platform.locked["setuptools"]
 
 
+def test_code_that_asks_for_mlflow_is_content_with_its_client(tmp_path: Path) -> None:
+    platform = image_platform(release(), ROOT / RECIPES["trainer"].lock)
+    mlflow = release().stack.mlflow
+    assert platform.installed("mlflow") == platform.installed("mlflow-skinny") == mlflow
+    assert missing_packages(tmp_path, [Requirement("mlflow>=3"), Requirement("flask")], platform) == (
+        Requirement("flask"),
+    )
+    with pytest.raises(SettingsError, match=f"mlflow<3: the platform has {mlflow}"):
+        missing_packages(tmp_path, [Requirement("mlflow<3")], platform)
+
+
 def test_the_trainer_image_has_no_lock_so_that_pods_check_packages_and_install_none() -> None:
     stages = read(ROOT / RECIPES["trainer"].dockerfile).stages
-    assert "requirements.lock" in " ".join(stages["environment"].values("COPY"))
-    for name in ("code", "efa", "cpu", "cuda"):
-        assert "requirements.lock" not in " ".join(stages[name].values("COPY"))
+    assert "requirements-image.lock requirements.lock" in stages["environment"].values("COPY")
+    for name in stages.keys() - {"environment", "jupyterlab"}:
+        assert ".lock" not in " ".join(stages[name].values("COPY"))

@@ -34,7 +34,7 @@ def sample_outputs() -> Tree:
         "account": "111122223333",
         "cluster": {"name": "dev", "endpoint": "https://x.y", "certificate_authority": "TFM="}
         | {"kubernetes": RELEASE.kubernetes.version},
-        "registries": {"trainer": "ecr/trainer", "mlflow": "ecr/mlflow"},
+        "registries": {"trainer": "ecr/trainer", "session": "ecr/trainer", "mlflow": "ecr/mlflow"},
         "storage": {"checkpoint_bucket": "c", "artifact_bucket": "a", "efs_id": "fs-1", "efs_access_point": "fsap-1"},
         "mlflow_uri": "http://mlflow.mlflow.svc:5000",
         "roles": {"trainer": ROLE},
@@ -81,7 +81,7 @@ def test_a_stack_of_another_release_is_refused_with_every_difference_in_order() 
     changes = {
         "platform": "0.0.9",
         "cluster.kubernetes": "1.34",
-        "registries": {"trainer": "x"},
+        "registries": {"trainer": "x", "session": "x"},
         "gpu_groups.0.instance_type": "p9.48xlarge",
         "gpu_groups.1.gpus_per_node": 4,
     }

@@ -21,20 +21,27 @@ DIGEST = "sha256:" + "0" * 64
 
 
 SCALER = "charts.cluster-autoscaler.app_version"
+
+
+def trainers(package: str, version: str) -> dict[str, Any]:
+    """The version of a package in the images of the trainer and of sessions."""
+    return {f"images.{name}.contains.{package}": version for name in ("trainer", "session")}
+
+
 BROKEN_PAIRS: list[tuple[str, dict[str, Any]]] = [
     ("our_images_have_the_platforms_version", {"platform": "9.9.9"}),
     ("our_images_have_the_platforms_version", {"images.trainer.tag": "0.0.1"}),
-    ("the_lock_matches_the_stack", {"stack.ray": "2.59.0", "images.trainer.contains.ray": "2.59.0"}),
-    ("the_lock_matches_the_stack", {"stack.torch": "2.14.0", "images.trainer.contains.torch": "2.14.0"}),
+    ("the_lock_matches_the_stack", {"stack.ray": "2.59.0", **trainers("ray", "2.59.0")}),
+    ("the_lock_matches_the_stack", {"stack.torch": "2.14.0", **trainers("torch", "2.14.0")}),
     ("the_lock_matches_the_stack", {"stack.mlflow": "3.1.0", "images.mlflow.contains.mlflow": "3.1.0"}),
-    ("the_lock_matches_the_stack", {"stack.cuda": "13.0", "images.trainer.contains.cuda": "13.0"}),
-    ("images_match_the_stack", {"images.trainer.contains.ray": "2.59.0"}),
+    ("the_lock_matches_the_stack", {"stack.cuda": "13.0", **trainers("cuda", "13.0")}),
+    ("images_match_the_stack", {**trainers("ray", "2.59.0")}),
     ("images_match_the_stack", {"images.mlflow.contains.mlflow": "3.16.0"}),
     (
         "the_project_supports_the_images_python",
         {
             "stack.python": "3.15",
-            "images.trainer.contains.python": "3.15",
+            **trainers("python", "3.15"),
             "images.python-base.tag": "3.15-slim-bookworm",
         },
     ),

@@ -172,6 +172,15 @@ def test_every_pod_runs_the_image_of_the_request_or_the_releases() -> None:
     assert images(rendered(job(), PROD)) == {PROD.release.images["trainer"].reference_in(REPOSITORY)}
 
 
+def test_the_pods_of_a_session_run_its_image_and_those_of_a_job_the_trainers() -> None:
+    digests = {"trainer": f"sha256:{'1' * 64}", "session": f"sha256:{'2' * 64}"}
+    target = replace(PROD, release=PROD.release.with_digests(digests))
+    session = job(name="session-a", kind="session", command=("true",))
+    assert images(rendered(session, target)) == {f"{REPOSITORY}@{digests['session']}"}
+    assert images(rendered(job(), target)) == {f"{REPOSITORY}@{digests['trainer']}"}
+    assert images(rendered(replace(session, image=DERIVED), target)) == {DERIVED}
+
+
 def test_an_image_without_a_digest_alone_or_of_another_repository_is_refused() -> None:
     for reference in (f"{REPOSITORY}:custom-0123", REPOSITORY, f"{REPOSITORY}:x@sha256:{'d' * 64}"):
         with pytest.raises(SettingsError, match=r"image=\S+ is not a digest reference") as refused:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,24 @@ def test_nothing_is_installed_for_code_without_requirements_or_for_what_the_envi
     assert packages_for(code, root=code.with_name("overlays")) is None
     assert require(code, "numpy>=2", "torch", "ray==2.60.0", "# timm") is None
     assert not code.with_name("overlays").exists()
+
+
+def test_where_only_mlflows_client_is_installed_code_that_asks_for_mlflow_runs(
+    code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in the trainer image, whose packages these are."""
+
+    def version(name: str) -> str:
+        if name == "mlflow-skinny":
+            return "3.17.2"
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", version)
+    (code / "requirements.txt").write_text("mlflow>=3\n")
+    require_installed(code)
+    (code / "requirements.txt").write_text("mlflow<3\nflask\n")
+    with pytest.raises(RefusedError, match=r"flask: not installed\n  mlflow<3: has 3\.17\.2"):
+        require_installed(code)
 
 
 PROGRAM = """

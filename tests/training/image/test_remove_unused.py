@@ -76,10 +76,10 @@ def test_a_library_that_another_one_needs_is_not_removed_unnoticed(tmp_path: Pat
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The trainer's locked packages, hard-linked from this environment, without what the image lacks."""
+    """The image's locked packages, hard-linked from this environment, without what the image lacks."""
     folder = tmp_path_factory.mktemp("environment")
     installed = Path(sys.prefix) / SITE
-    locked = set(re.findall(r"^([a-z0-9._-]+)==", (ROOT / "requirements.lock").read_text(), flags=re.MULTILINE))
+    locked = set(re.findall(r"^([a-z0-9._-]+)==", (ROOT / "requirements-image.lock").read_text(), flags=re.MULTILINE))
     for one in distributions(path=[str(installed)]):
         if re.sub(r"[-_.]+", "-", one.metadata["Name"]).lower() in locked:
             for file in one.files or ():

@@ -13,7 +13,7 @@ from infra.lifecycle.image.engines import ImageEngine
 from infra.lifecycle.image.plain_registry import PlainRegistry
 from infra.lifecycle.image.plan import BASE, Build
 from infra.lifecycle.image.push import push
-from infra.lifecycle.image.recipes import IMAGES, ImageName
+from infra.lifecycle.image.recipes import IMAGES, RECIPES, ImageName
 from infra.lifecycle.image.runtime import has_runtime, needed_room
 from infra.lifecycle.image.source import read_source
 from infra.lifecycle.sandbox.images.release import NO_AUTHORITY, sandbox_release
@@ -105,14 +105,18 @@ def sandbox_build(
         environment: may name another build of torch, see `plan.torch_choice`.
     """
     release = sandbox_release(load_release(), base=base, authority=authority)
-    chosen = plan.torch_choice("cpu", environment) if name == "trainer" and environment.get("TORCH_VERSION") else None
+    chosen = (
+        plan.torch_choice("cpu", environment)
+        if RECIPES[name].has_variants and environment.get("TORCH_VERSION")
+        else None
+    )
     return plan.plan(name, release, read_source(root, name), variant="cpu", torch=chosen)
 
 
 def _require_room(builder: ImageEngine, builds: Iterable[Build], storage: Path | None) -> None:
     """Refuse a disk that is too small for the builds together; a change of code needs next to nothing."""
     needs = []
-    for build in builds:
+    for build in {build.runtime: build for build in builds}.values():  # trainer and session share theirs
         needs += needed_room(build, builder)
         if storage is not None and not has_runtime(build, builder):
             needs.append(Need(storage, int(build.room * _STORED), f"{build.image} in the registry"))

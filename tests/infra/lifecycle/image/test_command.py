@@ -15,7 +15,7 @@ from infra.lifecycle.commands import image as command
 from infra.lifecycle.image import ecr, plan
 from infra.lifecycle.image.availability import MissingImage, missing_images
 from infra.lifecycle.image.ecr import EnvironmentRegistry
-from infra.lifecycle.image.recipes import ImageName
+from infra.lifecycle.image.recipes import IMAGES, ImageName
 from infra.lifecycle.image.source import read_source
 from infra.lifecycle.options import ImageOptions
 from infra.spec.errors import PlatformError, RefusedError, SettingsError
@@ -126,14 +126,17 @@ def missing(empty: Account, **digests: str) -> tuple[MissingImage, ...]:
 
 
 def test_an_empty_account_lacks_the_repositories_then_the_digests_then_the_images(empty: Account) -> None:
-    nowhere = (MissingImage("trainer", "repository missing"), MissingImage("mlflow", "repository missing"))
+    nowhere = tuple(MissingImage(name, "repository missing") for name in IMAGES)
     assert missing(empty) == missing(empty, trainer=ABSENT, mlflow=ABSENT) == nowhere
     empty.create("trainer", "mlflow")
-    unresolved = (MissingImage("trainer", "digest unresolved"), MissingImage("mlflow", "digest unresolved"))
-    assert missing(empty) == unresolved
-    pushed = {"mlflow": put_image(empty.ecr, "rtp-dev/mlflow", "0.1.0-0123456789ab"), "trainer": ABSENT}
+    assert missing(empty) == tuple(MissingImage(name, "digest unresolved") for name in IMAGES)
+    pushed = {
+        "mlflow": put_image(empty.ecr, "rtp-dev/mlflow", "0.1.0-0123456789ab"),
+        "session": put_image(empty.ecr, "rtp-dev/trainer", "0.1.0-session-cuda-0123456789ab"),
+        "trainer": ABSENT,
+    }
     assert missing(empty, **pushed) == (MissingImage("trainer", "not in the registry"),)
-    pushed["trainer"] = put_image(empty.ecr, "rtp-dev/trainer", "0.1.0-0123456789ab")
+    pushed["trainer"] = put_image(empty.ecr, "rtp-dev/trainer", "0.1.0-cuda-0123456789ab")
     assert missing(empty, **pushed) == ()
     assert EnvironmentRegistry.open("dev").digest(load_release().images["mlflow"], "0.1.0-x") is None
 

@@ -19,6 +19,7 @@ from infra.lifecycle.commands import derived_image as command
 from infra.lifecycle.image import engines
 from infra.lifecycle.image.derive import derive
 from infra.lifecycle.image.plan import EngineBuild
+from infra.lifecycle.image.recipes import RECIPES, SESSION_LOCK
 from infra.lifecycle.options import ImageOptions
 from infra.packages.derived import BASE_ANNOTATION, PACKAGES_ANNOTATION, shortcomings
 from infra.packages.overlay import THIS_PYTHON, Overlay, overlay
@@ -33,6 +34,9 @@ from tests.infra.packages.test_overlay import PLATFORM
 from tests.infra.packages.wheels import use_only, wheel
 
 pytestmark = pytest.mark.extended
+
+SESSION = f"sha256:{'5' * 64}"
+"""Digest of a session's image, which the registry lacks."""
 
 
 @pytest.fixture
@@ -53,13 +57,15 @@ def use_base(monkeypatch: pytest.MonkeyPatch, digest: str | None) -> None:
 def pushed(digest: str | None) -> ReleaseManifest:
     found = release()
     trainer = found.images["trainer"].model_copy(update={"digest": digest})
-    return found.model_copy(update={"images": {**found.images, "trainer": trainer}})
+    session = found.images["session"].model_copy(update={"digest": digest and SESSION})
+    return found.model_copy(update={"images": {**found.images, "trainer": trainer, "session": session}})
 
 
 @pytest.fixture
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(command, "ROOT", tmp_path)
-    shutil.copy(ROOT / "requirements.lock", tmp_path)
+    for lock in (RECIPES["session"].lock, SESSION_LOCK):
+        shutil.copy(ROOT / lock, tmp_path)
     return fake_engine(tmp_path, monkeypatch)
 
 
@@ -118,10 +124,22 @@ def test_without_a_trainer_image_it_is_refused(calls: Path, code: Path, monkeypa
         assert "ENV=dev" in refused.value.remedy
 
 
+@pytest.mark.usefixtures("account")
+def test_an_image_for_a_session_is_derived_from_that_of_sessions(
+    calls: Path, code: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = r"no session image to derive from: not in the registry\n.*make image PUSH=1 IMAGE=session ENV=dev"
+    with pytest.raises(RefusedError, match=said):
+        run(code, image="session")
+    (code / "requirements.txt").write_text("jupyterlab\n")
+    assert run(code, image="session") == 0
+    assert "needs nothing that the session image lacks" in capsys.readouterr().out
+
+
 def test_what_makes_no_sense_is_refused(calls: Path, code: Path) -> None:
     with pytest.raises(SettingsError, match="needs the environment"):
         run(code, env=None)
-    with pytest.raises(SettingsError, match="released trainer image only"):
+    with pytest.raises(SettingsError, match="images of the trainer and of sessions only"):
         run(code, image="mlflow")
     with pytest.raises(SettingsError, match="no such folder"):
         run(code / "none")

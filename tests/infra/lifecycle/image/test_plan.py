@@ -5,22 +5,25 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
+from packaging.utils import canonicalize_name
 
 from infra.lifecycle.image import sbom
 from infra.lifecycle.image.plan import Build, Torch, plan, torch_choice
-from infra.lifecycle.image.recipes import IMAGES, RECIPES, ImageName, Variant
+from infra.lifecycle.image.recipes import IMAGES, RECIPES, SESSION_LOCK, ImageName, Variant
 from infra.lifecycle.image.source import IgnoreRules, Source, read_source, require_committed
 from infra.packages.derived import linux_markers
 from infra.packages.lock import read_lock
 from infra.spec.errors import PlatformError, RefusedError, SettingsError
 from infra.spec.release import ReleaseManifest, load_release
 from infra.spec.release_rules import ROOT
+from tests.infra.lifecycle.image.dockerfile import read
 from tests.infra.lifecycle.image.samples import BASE_DIGEST, EFA_SHA256, RDS_SHA256, checkout, commit, git, release
 
 
@@ -50,7 +53,7 @@ def test_tag_base_and_record_name_the_inputs(trainer: Source, mlflow: Source) ->
     assert record["variant"] == "cuda"
     assert record["torch"] == release().stack.torch
     assert record["efa-installer-sha256"] == EFA_SHA256
-    assert record["lock-sha256"] == hashlib.sha256((trainer.root / "requirements.lock").read_bytes()).hexdigest()
+    assert record["lock-sha256"] == hashlib.sha256((trainer.root / "requirements-image.lock").read_bytes()).hexdigest()
     assert build.is_released, "the release pins the variant for CUDA"
     assert not plan("trainer", release(), trainer, variant="cpu").is_released
 
@@ -70,7 +73,13 @@ def test_the_same_content_at_another_commit_is_the_same_build(image: ImageName, 
 
 def test_changed_content_is_another_build(trainer: Source) -> None:
     tags = [plan("trainer", release(), trainer).tag]
-    files = "training/module.py", "requirements.lock", "training/image/Dockerfile", "pyproject.toml", "tune/new.py"
+    files = (
+        "training/module.py",
+        "requirements-image.lock",
+        "training/image/Dockerfile",
+        "pyproject.toml",
+        "tune/new.py",
+    )
     for name in files:
         with (trainer.root / name).open("a") as file:
             file.write("changed\n")
@@ -127,7 +136,7 @@ def test_the_mlflow_image_installs_the_stacks_mlflow() -> None:
     assert f"\nmlflow=={load_release().stack.mlflow} \\\n" in lock
 
 
-REMOVED: dict[ImageName, set[str]] = {"trainer": {"setuptools"}, "mlflow": set()}
+REMOVED: dict[ImageName, set[str]] = {"trainer": {"setuptools"}, "session": {"setuptools"}, "mlflow": set()}
 """Packages of the lock that are not in the image."""
 CPU = Torch("2.15.0+cpu", "")
 
@@ -150,8 +159,7 @@ def test_every_package_of_the_lock_is_listed_with_its_hashes(image: ImageName) -
     markers = linux_markers(release().stack.python)
     locked = [
         package
-        for lock in (RECIPES[image].lock, RECIPES[image].added_lock)
-        if lock
+        for lock in (RECIPES[image].lock, *RECIPES[image].added_locks)
         for package in read_lock(ROOT / lock, markers)
         if package.name not in REMOVED[image]
     ]
@@ -170,6 +178,32 @@ def test_the_variant_for_cpus_has_its_own_torch_and_that_for_cuda_base_image_and
     assert build("trainer").arguments["PYTHON_IMAGE"] in listed
     [installer] = [one for name, one in listed.items() if name.startswith("aws-efa-installer-")]
     assert [one["content"] for one in installer["hashes"]] == [EFA_SHA256]
+
+
+def test_a_sessions_image_is_the_trainers_with_jupyterlab_in_one_more_layer() -> None:
+    session, trainer = build("session"), build("trainer")
+    assert re.fullmatch(rf"{release().platform}-session-cuda-[0-9a-f]{{12}}", session.tag)
+    assert (session.target, build("session", "cpu", CPU).target) == ("session-cuda", "session-cpu")
+    assert (session.runtime, session.is_released) == (trainer.runtime, True)
+    stages = read(ROOT / RECIPES["session"].dockerfile).stages
+    for variant in ("cpu", "cuda"):
+        stage = stages[f"session-{variant}"]
+        assert (stage.base, [one.keyword for one in stage.instructions]) == (variant, ["COPY"])
+    theirs, more = components(trainer), components(session)
+    assert theirs.items() <= more.items()
+    assert {"jupyterlab", "jupyter-server", "ipykernel"} <= more.keys() - theirs.keys()
+    assert not {one for one in theirs if "jupyter" in one} | theirs.keys() & {"mlflow", "flask", "ipython"}
+
+
+def test_the_layer_of_a_session_replaces_no_file_of_the_trainers() -> None:
+    def files(lock: str) -> set[str]:
+        names = {one.name for one in read_lock(ROOT / lock)}
+        installed = (one for one in distributions() if canonicalize_name(one.metadata["Name"]) in names)
+        return {str(file) for one in installed for file in one.files or ()}
+
+    added = files(SESSION_LOCK)
+    assert any(name.startswith("jupyterlab/") for name in added)
+    assert not added & files(RECIPES["trainer"].lock)
 
 
 def test_another_torch_excludes_the_packages_that_the_environment_script_excludes() -> None:
@@ -200,7 +234,7 @@ def content(folder: Path) -> str:
 
 def test_the_rules_of_the_repository() -> None:
     rules = IgnoreRules((ROOT / ".dockerignore").read_text(encoding="utf-8"))
-    taken = {"training/loop.py", "training/image/install-efa", "infra/spec/errors.py", "requirements.lock"}
+    taken = {"training/loop.py", "training/image/install-efa", "infra/spec/errors.py", "requirements-image.lock"}
     left = {
         "training/cluster/commands.py",
         "training/__pycache__/loop.cpython-311.pyc",
@@ -238,7 +272,7 @@ def test_the_executable_bit_and_the_name_of_a_file_count_and_no_other_permission
 
 
 def test_a_changed_new_or_deleted_file_of_the_build_is_not_pushed(folder: Path) -> None:
-    names = ("requirements.lock", "training/image/Dockerfile", "training/module.py", "tune/new.py")
+    names = ("requirements-image.lock", "training/image/Dockerfile", "training/module.py", "tune/new.py")
     for count, name in enumerate(names, start=1):
         (folder / name).write_text("changed\n")
         source = read_source(folder, "trainer")

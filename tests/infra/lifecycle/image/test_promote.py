@@ -80,7 +80,7 @@ def test_prod_gets_the_digest_of_staging_and_the_release_records_it(
 
 
 def test_what_cannot_be_promoted_is_refused_at_once(accounts: dict[str, Account], release_file: Path) -> None:
-    said = r"unresolved in release\.yaml, .*: images\.trainer\.digest, images\.mlflow\.digest"
+    said = r"unresolved in release\.yaml, .*: images\.trainer\.digest, images\.session\.digest, images\.mlflow\.digest"
     with pytest.raises(RefusedError, match=said):
         run(image=None)
     write_push(release_file, "mlflow", tag=TAG, digest=DIGEST, revision=REVISION, today=TODAY)

@@ -45,7 +45,7 @@ def planned(folder: Path, image: ImageName, torch: Torch | None = None) -> Build
 def test_code_does_not_change_it_and_packages_do(image: ImageName, tmp_path: Path) -> None:
     folder = checkout(tmp_path, image)
     before = planned(folder, image)
-    code = folder / ("training" if image == "trainer" else "platform_charts/images/mlflow_server") / "module.py"
+    code = folder / ("platform_charts/images/mlflow_server" if image == "mlflow" else "training") / "module.py"
     code.write_text("other\n")
     after = planned(folder, image)
     assert after.tag != before.tag
@@ -84,7 +84,7 @@ def test_a_change_of_code_builds_on_it(builder: ImageBuilder, tmp_path: Path) ->
         build = replace(found, arguments={"PYTHON_IMAGE": builder.base})
         assert has_runtime(build, builder.engine) == bool(ran)
         run(builder.engine.build(on_runtime(build, builder.engine, run=run), "localhost/m:1"))
-        assert runtime_reference(build).endswith(f"mlflow-runtime:{found.runtime}")
+        assert runtime_reference(build).endswith(f"/runtime:{found.runtime}")
         root = Path(builder.run("mount", builder.run("from", "localhost/m:1").strip()).strip())
         return "".join(file.read_text() for file in (root / "packages/one", *sorted(root.glob("code/*.py"))))
 

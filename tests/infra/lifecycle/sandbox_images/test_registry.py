@@ -62,8 +62,9 @@ def test_images_outlive_the_registry_and_what_it_lacks_is_named(tmp_path: Path) 
         pushed = push_image(registry.remote(TRAINER), "a", [b"packages"])
         assert registry.digest(TRAINER, "a") == pushed.digest
         release = load_release().with_digests({"trainer": pushed.digest})
-        assert registry.missing(release) == (("mlflow", "digest unresolved"),)
-        other = release.with_digests({"trainer": pushed.digest, "mlflow": f"sha256:{'0' * 64}"})
+        assert registry.missing(release) == (("session", "digest unresolved"), ("mlflow", "digest unresolved"))
+        there = {"trainer": pushed.digest, "session": pushed.digest}
+        other = release.with_digests({**there, "mlflow": f"sha256:{'0' * 64}"})
         assert registry.missing(other) == (("mlflow", "not in the registry"),)
     with sandbox_registry(tmp_path, port=int(host.rpartition(":")[2])) as again:
         assert again == host

@@ -40,8 +40,10 @@ class Account:
             raise PlatformError("docker failed")
         images = dict(self.release.images)
         for one in account.missing:
-            digest = put_image(self.session.client("ecr"), f"{cluster_name(self.settings)}/{one.name}", "0.1.0")
-            images[one.name] = images[one.name].model_copy(update={"digest": digest})
+            entry = images[one.name]
+            repository = f"{cluster_name(self.settings)}/{entry.repository}"
+            digest = put_image(self.session.client("ecr"), repository, f"0.1.0-{one.name}")
+            images[one.name] = entry.model_copy(update={"digest": digest})
         self.release = self.release.model_copy(update={"images": images})
 
     def pulumi(self, *targets: str) -> int:
