@@ -115,7 +115,8 @@ def refuse_changed_weights(
     touched = _weights_after(module, inputs)
     if not touched:
         return
-    others = {} if is_divided else _weights_after(module, inputs.roll(1, dims=-1))
+    # Of each sample alone, in as many rows: an embedding with max_norm changes the rows that a batch uses.
+    each = [] if is_divided else [_weights_after(module, one.expand_as(inputs).contiguous()) for one in inputs.unbind()]
     if is_divided:
         why, way = "which the ranks would lose", "set strategy.name=ddp, which keeps such changes"
     elif world == 1:
@@ -125,8 +126,9 @@ def refuse_changed_weights(
         )
     else:
         why, way = "to other values for other samples, so the ranks would differ", "train with scale.workers=1"
-    for name, (changed, value) in touched.items():
-        if changed and (is_divided or (name in others and not torch.equal(value, others[name][1]))):
+    for name, (changed, _) in touched.items():
+        values = [one[name][1] for one in each if name in one]
+        if changed and (is_divided or any(not torch.equal(one, values[0]) for one in values)):
             setting = f"strategy.name={strategy}" if world > 1 else "loop.nonfinite=skip or precision.mode=fp16"
             raise SettingsError(
                 f"{setting}: model.name={model} changes its weight {name} in forward(), {why}",

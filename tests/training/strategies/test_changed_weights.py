@@ -100,3 +100,9 @@ def test_a_change_that_a_skipped_step_would_keep_is_refused(tmp_path: Path) -> N
         train(tmp_path / "skip", 1, model=model, loop={"nonfinite": "skip", "max_steps": 2})
     train(tmp_path / "stop", 1, model=model, loop={"nonfinite": "stop", "max_steps": 2})
     refuse(clamp, is_divided=False, world=1)
+
+
+def test_an_embedding_that_limits_the_rows_of_its_batch_is_refused() -> None:
+    module, tokens = nn.Embedding(9, 4, max_norm=0.5), torch.tensor([[1, 2, 3], [4, 5, 6]])
+    with pytest.raises(SettingsError, match="changes its weight weight in forward"):
+        refuse_changed_weights(module, tokens, strategy="ddp", model="own", is_divided=False, world=2)
