@@ -90,12 +90,12 @@ def stopped_queues(api: KubernetesApi) -> Mapping[str, str]:
         ApiError: the API server rejects a request.
         ConnectionLostError: it does not answer.
     """
-    return {_name(one): _policy(one) for one in _queues(api) if _held_before(one) is None and _policy(one) != _OPEN}
+    return {_name(one): _policy(one) for one in _queues(api) if _is_stopped_by_hand(one)}
 
 
 @contextmanager
 def kept(api: KubernetesApi, *, say: Callable[[str], None]) -> Iterator[None]:
-    """Keep what is stopped stopped while an update changes the queues, and hold new ones if the user holds all others.
+    """Keep what is stopped stopped while an update changes the queues, and hold new ones if the user holds others and none is open.
 
     Pulumi's provider takes over the fields that kubectl has set and removes those that the program does not have
     (pulumi-kubernetes, provider/pkg/await/await.go, `fixCSAFieldManagers`), but not those of our manager.
@@ -110,10 +110,11 @@ def kept(api: KubernetesApi, *, say: Callable[[str], None]) -> Iterator[None]:
     """
     before = _queues(api)
     for queue in before:
-        if _held_before(queue) is None and _policy(queue) != _OPEN:
+        if _is_stopped_by_hand(queue):
             _apply(api, queue, policy=_policy(queue), before=None)
     yield
-    if before and all(_held_before(one) is not None and not _is_of_update(one) for one in before):
+    is_held = any(_held_before(one) is not None and not _is_of_update(one) for one in before)
+    if is_held and all(_policy(one) != _OPEN for one in before):
         known = set(map(_name, before))
         new = [one for one in _queues(api) if _name(one) not in known]
         for queue in new:
@@ -135,6 +136,8 @@ def held_queues(api: KubernetesApi, *, by_update: bool = False) -> tuple[str, ..
 def release_queues(api: KubernetesApi, *, by_update: bool = False) -> tuple[str, ...]:
     """Give every queue that a command holds, or only those that an update does, the policy that it had before.
 
+    One whose policy somebody has changed meanwhile keeps it, and is not held any more.
+
     Returns:
         names of the queues that it released.
 
@@ -144,6 +147,9 @@ def release_queues(api: KubernetesApi, *, by_update: bool = False) -> tuple[str,
     """
     released = []
     for queue in _held(api, by_update=by_update):
+        if _is_stopped_by_hand(queue):
+            _apply(api, queue, policy=None, before=None)
+            continue
         before = _held_before(queue)
         _apply(api, queue, policy=None if before == _OPEN else before, before=None)
         released.append(_name(queue))
@@ -177,6 +183,13 @@ def _apply(
 def _held_before(queue: Manifest) -> str | None:
     found: str | None = queue["metadata"].get("annotations", {}).get(HELD)
     return found
+
+
+def _is_stopped_by_hand(queue: Manifest) -> bool:
+    """Whether somebody has stopped a queue that no command holds, or changed the policy of one that a command holds."""
+    ours = (one["fieldsV1"] for one in queue["metadata"].get("managedFields", ()) if one["manager"] == _MANAGER)
+    is_ours = any("f:stopPolicy" in fields.get("f:spec", {}) for fields in ours)
+    return _policy(queue) != _OPEN and (_held_before(queue) is None or not is_ours)
 
 
 def _is_of_update(queue: Manifest) -> bool:

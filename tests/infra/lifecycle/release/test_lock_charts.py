@@ -47,7 +47,7 @@ def test_prod_installs_every_chart_as_locked_with_the_digest_of_every_image(tmp_
         locked = load_release(file)
         fetch_archives(locked, locked.charts, source=Mirror(site), kind=EnvironmentKind.PROD, folder=folder)
     still_open = [name for name in locked.unresolved() if name.startswith(("charts.", "images."))]
-    assert still_open == ["images.trainer.digest", "images.mlflow.digest"]
+    assert still_open == ["images.trainer.digest", "images.session.digest", "images.mlflow.digest"]
     found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
     assert found == {f"{name}-{chart.version}.tgz": chart.sha256 for name, chart in locked.charts.items()}
     source = PinnedCharts(locked, folder=folder)

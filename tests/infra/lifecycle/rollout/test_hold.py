@@ -166,8 +166,29 @@ def test_a_queue_that_somebody_has_stopped_stays_so_when_pulumi_takes_over_what_
     assert stopped_queues(held.cluster) == {}
 
 
-def test_a_new_queue_is_held_where_the_user_holds_all_others(held: Operated) -> None:
+@pytest.mark.parametrize("by_update", [False, True])
+def test_a_policy_that_somebody_sets_on_a_held_queue_outlasts_the_hold(held: Operated, *, by_update: bool) -> None:
+    hold_queues(held.cluster, "Hold", by_update=by_update)
+    stopped = queue(held, "research")
+    held.cluster.patch(stopped, {"spec": {"stopPolicy": "HoldAndDrain"}})
+    assert stopped_queues(held.cluster) == {"research": "HoldAndDrain"}
+    if by_update:  # which another one changes before it releases them
+        with kept(held.cluster, say=print):
+            fields = queue(held, "research")["metadata"]["managedFields"]
+            assert _MANAGER in [one["manager"] for one in fields if "f:stopPolicy" in one["fieldsV1"].get("f:spec", {})]
+    assert release_queues(held.cluster, by_update=by_update) == tuple(name for name in TEAMS if name != "research")
+    assert stopped_queues(held.cluster) == {"research": "HoldAndDrain"}
+    assert held_queues(held.cluster) == ()
+    held.cluster.patch(stopped, {"spec": {"stopPolicy": "None"}})
+
+
+@pytest.mark.parametrize("is_one_stopped", [False, True])
+def test_a_new_queue_is_held_where_the_user_holds_others_and_none_is_open(
+    held: Operated, *, is_one_stopped: bool
+) -> None:
     later = queue(held, "research")
+    if is_one_stopped:
+        held.cluster.patch(later, {"spec": {"stopPolicy": "HoldAndDrain"}})
     new = {**later, "metadata": {"name": "later", "labels": later["metadata"]["labels"]}}
     for name, is_held in (("later-1", False), ("later-2", True)):
         if is_held:
@@ -178,7 +199,8 @@ def test_a_new_queue_is_held_where_the_user_holds_all_others(held: Operated) -> 
             assert policy(held, name) == ("Hold" if is_held else "None")
         finally:
             held.cluster.delete_all([api_object(KUEUE_API, "ClusterQueue", name)], seconds=60)
-    assert release_queues(held.cluster) == TEAMS
+    assert release_queues(held.cluster) == TEAMS[: 1 if is_one_stopped else None]
+    held.cluster.patch(later, {"spec": {"stopPolicy": "None"}})
 
 
 def test_the_queues_are_released_whatever_ends_the_update(held: Operated) -> None:
