@@ -44,7 +44,22 @@ class ModelState:
 
     def load_state_dict(self, state_dict: NamedTensors, /) -> None:
         """Load the tensors of `tensors_to_load`, by the module's own hooks."""
-        self._module.load_state_dict(state_dict)
+        load_own(self._module, state_dict)
+
+
+def load_own(module: nn.Module, tensors: NamedTensors) -> None:
+    """Load the state of a module of the same code.
+
+    With it go the versions of the module's parts (`nn.Module._version`), which no file has: one of torchvision's MNASNet asks for it.
+
+    Raises:
+        RuntimeError: the module has other tensors.
+    """
+    versions = module.state_dict()
+    for name in list(versions):
+        del versions[name]
+    versions.update(tensors)
+    module.load_state_dict(versions)
 
 
 class ChangedBuffers:

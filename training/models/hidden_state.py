@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
+from training.checkpoint.state import load_own
 from training.data.types import SampleSpec
 from training.errors import SettingsError
 from training.models.trial_copy import device_of, drawing_on, trial_copy
@@ -139,7 +140,7 @@ def _measured(objective: Objective, outputs: Tensor, targets: Tensor) -> list[Te
 
 def _loaded(module: nn.Module, state: dict[str, Tensor], model: str) -> nn.Module:
     try:
-        module.load_state_dict(state)
+        load_own(module, state)
     except RuntimeError as error:
         raise SettingsError(
             f"model.name={model}: its state does not fit a new model of the same settings: {error}",

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from training.checkpoint.sharding import NamedTensors
+from training.checkpoint.state import load_own
 from training.models.trial_copy import computed_in, copied
 
 
@@ -31,7 +32,7 @@ def assembled(skeleton: nn.Module, state: NamedTensors, *, live: nn.Module) -> n
     }
     buffers = {id(one): torch.empty_like(one, device="cpu") for one in skeleton.buffers()}
     made = copied(skeleton, {**bare, **buffers})
-    made.load_state_dict(state)
+    load_own(made, state)
     for name, value in live.named_buffers():
         if name not in state:
             made.get_buffer(name).copy_(value)

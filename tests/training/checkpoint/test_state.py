@@ -264,3 +264,26 @@ def test_a_name_is_a_lower_case_identifier_that_is_registered_once() -> None:
     for name in ("", "Ema", "../ema", "ema-1", "1ema"):
         with pytest.raises(ValueError, match=f"state {name!r} of Values: a name matches"):
             registry.register(name, Values())
+
+
+class Versioned(nn.Linear):
+    """A layer that asks for the version of a state, as torchvision's MNASNet does."""
+
+    _version = 2
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        *rest: Any,  # noqa: ANN401
+    ) -> None:
+        assert local_metadata.get("version") == self._version
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
+
+
+def test_a_state_is_loaded_with_the_versions_of_the_modules_that_it_is_of() -> None:
+    saved = {name: one.clone() for name, one in ModelState(Versioned(2, 2)).state_dict().items()}
+    module = nn.Sequential(Versioned(2, 2))
+    ModelState(module).load_state_dict({f"0.{name}": one for name, one in saved.items()})
+    assert torch.equal(module.get_parameter("0.weight"), saved["weight"])
