@@ -16,7 +16,7 @@ from training.strategies.gradient_hooks import Hook, refuse_nonlinear_gradients,
 
 
 class Masked(nn.Module):
-    """The first gradient of a weight is left out, and half of each of the others."""
+    """Half of each gradient of a weight is left out; the gradients are counted."""
 
     mask: Tensor
 
@@ -29,7 +29,7 @@ class Masked(nn.Module):
 
     def changed(self, gradient: Tensor) -> Tensor:
         self.calls += 1
-        return gradient * self.mask if self.calls > 1 else torch.zeros_like(gradient)
+        return gradient * self.mask
 
     def forward(self, inputs: Tensor) -> Tensor:
         outputs: Tensor = self.inner(inputs.flatten(1))
