@@ -160,7 +160,12 @@ def runs_user_code(owner: object) -> bool:
 
 
 def _reached(roots: list[tuple[str, object, int]], sizes: dict[int, int] | None = None) -> Iterator[tuple[str, object]]:
-    """What these objects are and keep, each with a name and its depth, in turn."""
+    """These objects and what they keep, each with a name.
+
+    Args:
+        roots: name, object, and how many steps of the depth it has used up.
+        sizes: see `generators_of`.
+    """
     seen: dict[int, int] = {}  # at which depth
     left = roots[::-1]
     while left:

@@ -55,11 +55,10 @@ def load_own(module: nn.Module, tensors: NamedTensors) -> None:
     Raises:
         RuntimeError: the module has other tensors.
     """
-    versions = module.state_dict()
-    for name in list(versions):
-        del versions[name]
-    versions.update(tensors)
-    module.load_state_dict(versions)
+    state = module.state_dict()  # which has the versions in an attribute
+    state.clear()
+    state.update(tensors)
+    module.load_state_dict(state)
 
 
 class ChangedBuffers:

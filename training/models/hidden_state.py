@@ -6,7 +6,8 @@ A run that was resumed would go on without it, and an exported model be used wit
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -52,7 +53,7 @@ def refuse_hidden_state(module: nn.Module, rebuild: Callable[[], nn.Module], *, 
         SettingsError: they differ; names the attributes that do. Or the state cannot be loaded into a new model.
     """
     begun = module.state_dict()
-    with torch.no_grad(), drawing_on(device_of(module)), torch.compiler.set_stance("force_eager"):
+    with _trying(module):
         before = _numbers(module)
         _compare(before, partial(trial_copy, module), rebuild, _Trial(spec), model)
         if _has_gradient_hooks(module):  # copies lack those of weights
@@ -114,7 +115,7 @@ def refuse_counting_objective(objective: Objective, module: nn.Module, inputs: T
     Raises:
         SettingsError: the sums differ.
     """
-    with torch.no_grad(), drawing_on(device_of(module)), torch.compiler.set_stance("force_eager"):
+    with _trying(module):
         trial = trial_copy(module)
         try:
             measured = copy.deepcopy(objective)
@@ -147,6 +148,12 @@ def _loaded(module: nn.Module, state: dict[str, Tensor], model: str) -> nn.Modul
             remedy="let the factory build the same parameters and buffers each time it is called",
         ) from error
     return module
+
+
+@contextmanager
+def _trying(module: nn.Module) -> Iterator[None]:
+    with torch.no_grad(), drawing_on(device_of(module)), torch.compiler.set_stance("force_eager"):
+        yield
 
 
 @dataclass(frozen=True)
