@@ -52,7 +52,7 @@ def hold_queues(api: KubernetesApi, mode: HoldMode, *, by_update: bool = False) 
     """
     held = []
     for queue in _queues(api):
-        before = _held_before(queue)
+        before = None if _is_stopped_by_hand(queue) else _held_before(queue)
         policy = _policy(queue)
         if before is None and policy in {mode, "HoldAndDrain"}:
             continue
@@ -70,7 +70,8 @@ def renew_holds(api: KubernetesApi) -> None:
         ConnectionLostError: it does not answer.
     """
     for queue in _held(api, by_update=True):
-        _apply(api, queue, policy=_policy(queue), before=_held_before(queue), by_update=True)
+        policy = None if _is_stopped_by_hand(queue) else _policy(queue)  # which would become ours
+        _apply(api, queue, policy=policy, before=_held_before(queue), by_update=True)
 
 
 def holds_of_updates(api: KubernetesApi) -> Mapping[str, str]:

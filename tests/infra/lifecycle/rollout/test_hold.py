@@ -20,6 +20,7 @@ from infra.lifecycle.rollout.queues import (
     hold_queues,
     kept,
     release_queues,
+    renew_holds,
     stopped_queues,
 )
 from infra.spec.cluster_names import KUEUE_API
@@ -172,7 +173,10 @@ def test_a_policy_that_somebody_sets_on_a_held_queue_outlasts_the_hold(held: Ope
     stopped = queue(held, "research")
     held.cluster.patch(stopped, {"spec": {"stopPolicy": "HoldAndDrain"}})
     assert stopped_queues(held.cluster) == {"research": "HoldAndDrain"}
-    if by_update:  # which another one changes before it releases them
+    if by_update:  # which renews it, or another one holds again and changes before it releases them
+        renew_holds(held.cluster)
+        hold_queues(held.cluster, "Hold", by_update=True)
+        assert stopped_queues(held.cluster) == {"research": "HoldAndDrain"}
         with kept(held.cluster, say=print):
             fields = queue(held, "research")["metadata"]["managedFields"]
             assert _MANAGER in [one["manager"] for one in fields if "f:stopPolicy" in one["fieldsV1"].get("f:spec", {})]
